@@ -21,8 +21,8 @@ struct agent;
 /* The name of the error that ends a connection to an init that speaks other versions. */
 #define AGENT_OTHER_VERSION "sandbox_version"
 
-/* Bytes that a process had written when its end was told. Where init's pipes are ours they are not
- * told: all of the bytes are in the pipes then. */
+/* Bytes that a process had written when its end was reported. Where init's pipes are ours the number
+ * is not reported: all of the bytes are in the pipes then. */
 struct agent_totals {
     bool are_known;
     uint64_t output, errors;

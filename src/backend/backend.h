@@ -8,7 +8,7 @@
  * Operations are asynchronous: `done` comes once, from the loop, never inside the call. Those that
  * return a bool may have answered when they return true: then `done` does not come. What must
  * be remembered to find a sandbox again after a restart is in `struct backend_sandbox`, which the
- * core stores before it uses the sandbox. That a sandbox has ended is told to its watch.
+ * core stores before it uses the sandbox. The end of a sandbox is reported to its watch.
  */
 
 #include "base/error.h"
@@ -57,7 +57,7 @@ struct sandbox_spec {
     uint32_t gpus; /* 0 unless the backend has the capability */
     struct network_policy network;
 
-    /* For whoever looks at the sandbox from outside of Sandglass; of a pool member "", "" and 0. The
+    /* Labels for tools outside of Sandglass; of a pool member "", "" and 0. The
      * texts are borrowed. */
     const char *session;
     const char *owner;
@@ -66,8 +66,8 @@ struct sandbox_spec {
 
 enum { BACKEND_HANDLE_SIZE = 256, BACKEND_END_DETAIL = 32 };
 
-/* What a backend knows a sandbox by, across restarts of the daemon. The handle is text that nobody
- * but the backend that wrote it can read; "" until the sandbox is made. */
+/* What a backend knows a sandbox by, across restarts of the daemon. The handle is text that only
+ * the backend that wrote it can read; "" until the sandbox is made. */
 struct backend_sandbox {
     char id[ID_SIZE];
     char handle[BACKEND_HANDLE_SIZE];
@@ -149,7 +149,7 @@ typedef void backend_motion_fn(struct backend_watch *watch);
 
 enum backend_watch_state { BACKEND_UNWATCHED, BACKEND_WATCHED, BACKEND_ENDED };
 
-/* Waits for the end of one sandbox; in the memory of whoever waits. Zeroed it is unwatched. */
+/* Waits for the end of one sandbox; in the memory of the waiting object. Zeroed it is unwatched. */
 struct backend_watch {
     enum backend_watch_state state;
     struct backend *backend; /* borrowed */
@@ -197,11 +197,11 @@ struct backend_ops {
     void (*watch)(struct backend *backend, const char *id, struct backend_watch *watch);
     void (*unwatch)(struct backend *backend, struct backend_watch *watch);
 
-    /* Whether it has ended already: its watch is told when the cause is known, a few seconds later at
+    /* Whether it has ended already: its watch hears of it when the cause is known, a few seconds later at
      * most. A look, for each use. NULL: the backend knows no sooner. */
     bool (*is_ending)(const struct backend *backend, const struct backend_watch *watch);
 
-    /* After create or adopt: a connected SOCK_SEQPACKET socket. Whoever is at its other end speaks
+    /* After create or adopt: a connected SOCK_SEQPACKET socket. The other end speaks
      * the protocol of init: init itself, or a bridge in this daemon to an init elsewhere. ERR_GONE
      * when no init listens. True: answered, which a socket of this host is without waiting; then a
      * sandbox is ready a turn of the loop sooner. */
@@ -237,7 +237,7 @@ struct backend_ops {
 
     /* Whether a source that check_source() lets pass exists, asked of others who know, such as a
      * registry: op->err is ERR_INVALID with the reason when it does not, and ERR_NONE otherwise, also
-     * when that could not be found out in seconds; create() says so then. True: it exists, or nobody
+     * when that could not be found out in seconds; create() says so then. True: it exists, or no server
      * can be asked, and `done` does not come. NULL: always true. */
     bool (*find_source)(struct backend *backend, const struct sandbox_source *source,
                         struct backend_op *op);
@@ -298,16 +298,16 @@ void backend_adopt(struct backend *backend, const struct backend_sandbox *sandbo
 /* One that has ended is left as it is. */
 void backend_watch_start(struct backend *backend, const char *id, struct backend_watch *watch,
                          backend_end_fn *on_end);
-/* Tells the motion of the sandbox from now on, too. */
+/* Reports the motion of the sandbox from now on, too. */
 void backend_watch_motion(struct backend_watch *watch, backend_motion_fn *on_motion);
 void backend_watch_stop(struct backend_watch *watch); /* no on_end comes; unwatched is fine */
 bool backend_watch_is_ending(const struct backend_watch *watch);
 
-/* For backends, from the loop: others have frozen the sandbox, or thawed it; what it is already is not
- * told again. */
+/* For backends, from the loop: others have frozen the sandbox, or thawed it; a motion that it has
+ * already is not reported again. */
 void backend_watch_move(struct backend_watch *watch, enum backend_motion motion);
 
-/* For backends: the sandbox has ended; or it is gone, and nobody is told. */
+/* For backends: the sandbox has ended; or it is gone, and its watch is dropped. */
 void backend_watch_end(struct backend_watch *watch, const struct backend_end *end);
 void backend_watch_drop(struct backend_watch *watch); /* NULL is fine */
 

@@ -22,7 +22,7 @@ struct launched_sandbox {
      * sandbox is gone: closing it earlier would wake a dying init. */
     int pidfd;
     struct process process;
-    struct backend_watch *watch; /* borrowed; NULL: nobody waits for its end */
+    struct backend_watch *watch; /* borrowed; NULL: its end is not watched */
     struct deferred late;        /* tells a watch that came after the end */
     struct bridge *bridge;       /* owned; NULL: init itself is connected to */
 };

@@ -43,7 +43,7 @@ typedef void template_progress_fn(void *user, const struct template_progress *pr
 
 struct template_options {
     bool replace;                      /* a template of that name, unless a sandbox uses it */
-    template_progress_fn *on_progress; /* often; NULL: nobody looks */
+    template_progress_fn *on_progress; /* often; NULL: no progress is shown */
     void *user;
 };
 

@@ -295,7 +295,7 @@ void channel_set_siblings(struct channel *one, struct channel *other);
 void channel_free(struct channel *channel);
 
 /* The session is over. Descriptors of processes stay open until the other end closes: neither the
- * end of output nor that of input has been told. */
+ * end of output nor that of input was reported. */
 void channels_drop(struct bridge *bridge);
 
 /* The agent lets init forget the process. */

@@ -11,7 +11,7 @@
 enum { DEFAULTS_MAX_BYTES = 32 * 1024 }; /* of the variables, with their NULs */
 
 /* At init's start: makes the workspace and the home that it was given if they are missing. One that
- * cannot be made counts as not given. Takes the variables of init's own environment if it was told to;
+ * cannot be made counts as not given. Takes the variables of init's own environment if its arguments say so;
  * they stay where they are. -1 when these are more than there is room for. */
 int defaults_prepare(char **environment);
 

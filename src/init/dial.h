@@ -7,13 +7,13 @@
  * disk.
  *
  * Init does not ask who listens there. The socket lies in a directory of the host that the container
- * has as a read-only mount: nobody inside can put another one in its place, or mount something over
+ * has as a read-only mount: no program inside can put another one in its place, or mount something over
  * it without CAP_SYS_ADMIN. The daemon, in turn, has to look who connects (SO_PEERCRED), since
  * programs inside can reach the socket, too.
  *
  * While there is no connection init tries, for as long as it lives: the daemon may be away for
  * hours, and sandboxes go on. No error is final but one: when the directory itself was removed on the
- * host, the sandbox was given up, and nobody will ever listen there again.
+ * host, the sandbox was given up, and no daemon will ever listen there again.
  */
 
 #include <stdbool.h>

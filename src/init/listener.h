@@ -32,5 +32,5 @@ int listener_start_pump(struct relay_setup *setup);
  * prepared, since the relay inherits that. 0 or -errno. */
 int listener_start_relay(struct relay_setup *setup);
 
-/* The next connection, from somebody who may have one, or to the daemon; -errno without. */
+/* The next connection, from a peer that may have one, or to the daemon; -errno without. */
 int listener_accept(void);

@@ -5,7 +5,7 @@
  * of them. The pool is mapped once and its pages are touched when they are first used.
  *
  * Each ring has a guarantee: so many blocks it gets whatever the other rings hold, so that streams
- * that nobody reads cannot stop the others. What it takes beyond that counts as bulk, and all rings
+ * without a reader cannot stop the others. What it takes beyond that counts as bulk, and all rings
  * together have so much of it as the memory of the sandbox allows; one ring has at most a quarter of
  * what is left, so that the first ones cannot take it all. Bulk can also be reserved ahead of its
  * use, by an input that promises its sender room for a window.

@@ -8,8 +8,8 @@
  * leaves the ring when it is acknowledged, other output when it is sent. Input is written to its
  * descriptor at once, and what that does not take waits in the ring.
  *
- * The channels of a process outlive a session: they are *detached* until the next session is told of
- * the process. Whoever makes a channel of a process releases it with channel_forget().
+ * The channels of a process outlive a session: they are *detached* until the next session learns of
+ * the process. The maker of a channel of a process releases it with channel_forget().
  */
 
 #include "init/relay_link.h"
@@ -32,7 +32,7 @@ void stream_wake(unsigned number, uint32_t events);
 /* Takes the descriptor, also when it fails: 0 when there is no room for another channel. */
 uint16_t channel_open(int fd, enum relay_kind kind, bool is_process);
 
-/* The session is told of the channel: where each of its directions goes on. A descriptor is taken,
+/* The session learns of the channel: where each of its directions goes on. A descriptor is taken,
  * and used when the channel has none. */
 uint64_t channel_attach(uint16_t number, int fd);
 void channel_detach_all(void); /* the session is over */
@@ -47,8 +47,8 @@ void channel_hang_up(uint16_t number);
 /* The process's input ends when its bytes are written; until then this is false. */
 bool channel_is_flushed(uint16_t number);
 void channel_end_input(uint16_t number);
-void channel_tell_input(uint16_t number); /* acknowledges now: the process's end is told next */
-void channel_forget(uint16_t number);     /* nobody wants the bytes any more */
+void channel_tell_input(uint16_t number); /* acknowledges now: the process's end is reported next */
+void channel_forget(uint16_t number);     /* the bytes are not wanted any more */
 
 /* --- frames --------------------------------------------------------------------------------- */
 

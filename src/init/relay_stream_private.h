@@ -17,9 +17,9 @@ enum {
 
 enum stream_state {
     STREAM_FREE,
-    STREAM_DETACHED, /* of a process that this session was not told of: no frame is about it */
+    STREAM_DETACHED, /* of a process that this session does not know: no frame is about it */
     STREAM_OPEN,
-    STREAM_REFUSED, /* input that nobody reads: CLOSE was told, bytes are dropped until END */
+    STREAM_REFUSED, /* input without a reader: CLOSE was sent, bytes are dropped until END */
     STREAM_ENDING,  /* input: END has come; output: `limit` is known */
     STREAM_TOLD,    /* output: END was sent */
     STREAM_DONE,    /* nothing more is said about it in this session */
@@ -89,7 +89,7 @@ bool stream_read(struct stream *stream, size_t room);
 void stream_grant(struct stream *stream);
 void stream_widen(struct stream *stream);
 
-void stream_refuse(struct stream *stream); /* input that nobody takes, or is wanted any more */
+void stream_refuse(struct stream *stream); /* input that has no reader, or is not wanted any more */
 void stream_stop(struct stream *stream);   /* output goes no further than it has come */
 void stream_drop(struct stream *stream);   /* and what it has is not wanted */
 void stream_hang_up(

@@ -197,7 +197,7 @@ struct store_claim {
 };
 
 /*
- * Is told of documents of a kind, or of one of them, that were put, claimed, released or forgotten:
+ * Reports documents of a kind, or one of them, that were put, claimed, released or forgotten:
  * by this process when that is written, by other nodes soon afterwards. Not of those that expire.
  */
 struct store_watch;

@@ -1,13 +1,13 @@
 #pragma once
 
-/* Who is told of changed documents. For the implementations of the store only. */
+/* Watches of changed documents. For the implementations of the store only. */
 
 #include "store/record.h"
 
 /* Notes which of these changes a watch asks for, before they are written. */
 void store_watches_note(struct store *store, const struct change_queue *changes);
 
-/* They are written, or with an error they are not: then nobody is told. */
+/* They are written, or with an error they are not: then no watch is called. */
 void store_watches_tell(struct store *store, const struct error *err);
 
 /* A document has changed, maybe by another node; `id` NULL: any of the kind. `kind` NULL: any. */

@@ -6,7 +6,7 @@
  * repository "docker.io/library/python".
  *
  * A first component is a host when it has a dot or a colon or is "localhost". Stricter than the
- * grammar: a host that is told only by its upper case is refused, as upper case in a path is, and
+ * grammar: a host that only its upper case shows is refused, as upper case in a path is, and
  * sha256 is the only digest.
  */
 

@@ -143,7 +143,7 @@ struct protocol_end {
 
 /*
  * Where init's pipes are not the daemon's (FEATURE_STREAMS), output may still be on its way when an
- * end is told. EXITED, RAN and PROCESS are then followed by the number of bytes that the process had
+ * end is reported. EXITED, RAN and PROCESS are then followed by the number of bytes that the process had
  * written by that time, and PROCESS by the offset of the first byte that each of its streams will
  * give. Init sends neither: the relay adds them.
  */

@@ -45,7 +45,7 @@
  * The boot id is made when the relay starts. Another one means another incarnation of the sandbox.
  *
  * PING is sent after RELAY_PING_MS without traffic from the other end and answered with PONG and
- * the same bytes; after RELAY_SILENCE_MS without any byte the connection is over. Nobody pings a
+ * the same bytes; after RELAY_SILENCE_MS without any byte the connection is over. Neither side pings a
  * sandbox that is frozen.
  *
  * Channels
@@ -86,7 +86,7 @@
  * -----
  * A MESSAGE precedes the first DATA of its channels. EXITED, RAN and PROCESS carry struct
  * protocol_totals (and protocol_bases), which the relay adds when it takes them from init: the
- * bytes may come later, so that an end never waits behind output that nobody reads. HELLO gets
+ * bytes may come later, so that an end never waits behind output without a reader. HELLO gets
  * FEATURE_STREAMS. CLOSE_STDIN is sent by the bridge after the END of the process's input, and
  * given to init when that is all in the pipe. Messages go first, channels take turns.
  *

@@ -15,7 +15,7 @@
  *   container_control.c destroy, list, update, freeze, usage
  *   container_report.c  what is in force for a container
  *   container_sweep.c   containers of dead daemons, for `sandglass sweep`
- *   late.c              containers that came when nobody waited for them any more
+ *   late.c              containers that appeared after their create was given up
  *   place.c             on which host a daemon runs, for the labels
  *   pump.c              the stream to a relay, through the engine's exec
  *   door.c              the socket that an init on this kernel connects to
@@ -233,7 +233,7 @@ enum container_phase {
  * the one before. */
 enum container_cause {
     CAUSE_NONE,
-    CAUSE_ALONE,   /* its process has ended while the engine was away: no act is told of that */
+    CAUSE_ALONE,   /* its process has ended while the engine was away: the engine reports no act */
     CAUSE_KILLED,  /* a deadly signal was sent through the engine */
     CAUSE_STOPPED, /* the engine has stopped it: for good, to start it again, or to stop itself */
 };
@@ -272,9 +272,9 @@ struct container {
     struct process process; /* watches it; unwatched without a pidfd */
     bool is_paused;         /* as the engine has said last */
     enum container_motion motion;
-    unsigned oom_events; /* the engine has told of */
+    unsigned oom_events; /* reported by the engine */
     enum container_cause cause;
-    int64_t caused_us; /* when the cause, or then the end, was told; 0: neither was */
+    int64_t caused_us; /* when the cause, or else the end, was reported; 0: neither was */
     struct engine_call look;
     struct timer again; /* the engine did not answer, or not all: it is asked again */
     unsigned looks;     /* without an answer, in a row */
@@ -343,7 +343,7 @@ struct container_state {
     bool is_running; /* or paused */
     bool is_paused;
     bool is_settling; /* its process has ended, and what becomes of it is not decided yet */
-    bool is_removing; /* by somebody, with force: its process was killed for that */
+    bool is_removing; /* the engine removes it by force, and has killed its process for that */
     bool was_started;
     bool is_oom;
     int exit_code;

@@ -166,7 +166,7 @@ struct engine_exec {
  * Starts a program in a running container and gives a connected stream socket that does not block:
  * what is written there is its standard input, what is read is its standard output; standard error
  * is dropped. shutdown() closes the input. The stream ends when the program does, and when either
- * side is closed; the program is not told of it except by the end of its input. `argv` and `env` end
+ * side is closed; the program notices it by the end of its input alone. `argv` and `env` end
  * with NULL. The program has the variables of the container, and those of `env` ("NAME=value") in the
  * place of the same ones; NULL: none. `user` NULL is that of the container. A program that the engine
  * cannot start gives a stream as well: the engine writes its reason there and ends it.

@@ -33,7 +33,7 @@ int blob_cache_find(struct blob_cache *cache, const struct image_descriptor *blo
 /* The digest of bytes. */
 void blob_digest(const void *data, size_t length, char digest[IMAGE_DIGEST_SIZE]);
 
-/* Removes what nobody has used for a week. */
+/* Removes blobs that were not used for a week. */
 void blob_cache_prune(struct blob_cache *cache);
 
 /* --- a blob that is being downloaded --------------------------------------------------------- */

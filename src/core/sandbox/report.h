@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * The report of a sandbox, the walls in force, is read once, when somebody asks for it, and kept. A
+ * The report of a sandbox, the walls in force, is read once, at the first question, and kept. A
  * backend that has to ask another machine answers later; all who want the report meanwhile wait for
  * the one answer.
  */
@@ -15,7 +15,7 @@ struct sandbox;
 struct report_wait;
 typedef void report_done_fn(struct report_wait *wait);
 
-/* In the memory of whoever waits. */
+/* In the memory of the waiting request. */
 struct report_wait {
     report_done_fn *done;
     struct loop *loop; /* borrowed; NULL: never waited */

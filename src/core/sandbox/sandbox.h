@@ -12,7 +12,7 @@
  * connection. Its session alone is concerned: a hold waits for it, for a bounded time. A sandbox
  * that stays silent for `sandbox.silence_timeout` is taken for dead.
  *
- * Frozen by others: not by this daemon but by whoever has power over the backend's means (docker
+ * Frozen by others: not by this daemon but by an operator of the backend's means (docker
  * pause). It is silent by right, for as long as they like; a pause of its session takes it over.
  *
  * Its record is written before it is made and forgotten only after it is confirmed gone. There is

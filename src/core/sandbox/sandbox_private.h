@@ -173,18 +173,18 @@ bool sandbox_has_init(const struct sandbox *sandbox);  /* a connection to it, as
 
 /* sandbox_watch.c */
 void sandbox_watch(struct sandbox *sandbox); /* it is made or adopted: learns of its end */
-bool sandbox_has_ended(const struct sandbox *sandbox); /* as the backend has told */
+bool sandbox_has_ended(const struct sandbox *sandbox); /* as the backend reports */
 extern const struct agent_handler sandbox_agent_handler;
 void sandbox_on_crash(struct sandbox *sandbox);
 void sandbox_find_cause(struct sandbox *sandbox);
 void sandbox_lose_init(struct sandbox *sandbox); /* it is unknown, and asked again soon */
 void sandbox_reconnect_soon(struct sandbox *sandbox);
-bool sandbox_is_frozen_by_others(const struct sandbox *sandbox); /* as the backend has told */
+bool sandbox_is_frozen_by_others(const struct sandbox *sandbox); /* as the backend reports */
 void sandbox_follow_motion(struct sandbox *sandbox); /* its state becomes what that means for it */
 
 /* sandbox_report.c: what was read or is being read does not hold any more */
 void sandbox_forget_report(struct sandbox *sandbox);
-void sandbox_stop_report(struct sandbox *sandbox); /* it goes: those who wait are told */
+void sandbox_stop_report(struct sandbox *sandbox); /* it goes: waiting requests are answered */
 void sandbox_free_report(struct sandbox *sandbox); /* without telling those who wait */
 
 /* sandbox_destroy.c */
