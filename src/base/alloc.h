@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -16,7 +17,7 @@ char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
 char *xstrndup(const char *text, size_t length) __attribute__((malloc, returns_nonnull));
 char *xasprintf(const char *format, ...) PRINTF_LIKE(1, 2) __attribute__((returns_nonnull));
 
-/* For what libraries allocate. */
+/* For failed allocations of libraries. */
 _Noreturn void out_of_memory(void);
 
 #define xnew(type) ((type *)xcalloc(1, sizeof(type)))

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -32,8 +33,7 @@ void buffer_clear(struct buffer *buffer); /* keeps the memory */
  * False over the maximum. */
 bool buffer_grow(struct buffer *buffer, size_t length);
 
-/* Documents are written in pieces of a few bytes: what fits is put in place by the caller's code.
- */
+/* Inline, because documents are written in pieces of a few bytes. */
 static inline bool buffer_fits(const struct buffer *buffer, size_t length)
 {
     return length < buffer->capacity - buffer->length && buffer->length + length <= buffer->maximum;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 
 #include "base/macros.h"
@@ -92,7 +93,8 @@ void clock_format(int64_t wall_us, char text[CLOCK_TEXT_SIZE])
     write_digits(text + 20, us / 1000 % 1000, 3);
 }
 
-/* The digits after the point as microseconds; finer ones are dropped. Returns what follows. */
+/* The digits after the point as microseconds; finer ones are dropped. Returns the rest of the
+ * text. */
 static const char *parse_fraction(const char *text, int64_t *out_us)
 {
     int64_t unit_us = 100000;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 
 #include "base/alloc.h"
@@ -122,7 +123,24 @@ int error_hint(struct error *err, const char *format, ...)
     va_start(args, format);
     vsnprintf(err->hint, sizeof(err->hint), format, args);
     va_end(args);
+    err->hint_kind = HINT_NONE;
     return -1;
+}
+
+int error_hint_known(struct error *err, enum hint hint)
+{
+    if (!err)
+        return -1;
+    error_hint(err, "%s", hint_text(hint, SURFACE_HTTP));
+    err->hint_kind = hint;
+    return -1;
+}
+
+const char *error_hint_for(const struct error *err, enum surface surface)
+{
+    return err->hint_kind == HINT_NONE || surface == SURFACE_HTTP
+               ? err->hint
+               : hint_text(err->hint_kind, surface);
 }
 
 const char *error_code_name(enum error_code code)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -15,7 +16,7 @@
 
 struct buffer;
 
-/* Writes all of it: 0, or -1 with errno; how much has been written is then unknown. */
+/* Writes all bytes: 0, or -1 with errno; the number of written bytes is unknown then. */
 int fd_write_all(int fd, const void *data, size_t length);
 
 /* Writes at an offset of a file. The result is the number of bytes that are written there; when it
@@ -26,6 +27,6 @@ size_t fd_write_at(int fd, const void *data, size_t length, off_t offset);
  * at the end of the file, or when errno, which is 0 otherwise, says why. */
 size_t fd_read_at(int fd, void *data, size_t length, off_t offset);
 
-/* Appends to the buffer until the end of the file: 0, or -1 with errno, which is EFBIG when there is
- * more than the maximum of the buffer. What was read before a failure stays in the buffer. */
+/* Appends to the buffer until the end of the file: 0, or -1 with errno, which is EFBIG when there
+ * is more than the maximum of the buffer. Bytes read before a failure stay in the buffer. */
 int fd_read_all(int fd, struct buffer *out);

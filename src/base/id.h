@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Identifiers: a short prefix by kind and 128 random bits in base32, never guessable. */
@@ -14,7 +15,8 @@ enum { ID_SIZE = 32 }; /* bytes for any id with its NUL: "ses_" + 26 characters 
 
 void id_make(char id[ID_SIZE], const char *prefix);
 
-/* The same text gives the same id: for what has a name of its own and needs no secret. */
+/* The same text gives the same id: for objects that have a unique name and whose id is no
+ * secret. */
 void id_derive(char id[ID_SIZE], const char *prefix, const char *text);
 
 /* Whether the text has the exact form of an id of that kind; safe for file names if so. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -67,7 +68,7 @@ static inline uint64_t landlock_file_rights(uint32_t version)
            (version >= 3 ? LANDLOCK_TRUNCATE : 0) | (version >= 5 ? LANDLOCK_IOCTL_DEVICE : 0);
 }
 
-/* A descriptor of the set. What an older kernel does not know is left out. */
+/* A descriptor of the ruleset, without the rights that an older kernel does not know. */
 static inline int landlock_create(uint32_t version, struct landlock_ruleset ruleset)
 {
     size_t size = version >= 6   ? sizeof(ruleset)
@@ -88,7 +89,7 @@ static inline int landlock_add_port(int ruleset, const struct landlock_port *rul
     return (int)syscall(SYS_landlock_add_rule, ruleset, 2, rule, 0);
 }
 
-/* This thread, and all that it starts from now on. */
+/* Restricts this thread and its future children. */
 static inline int landlock_restrict(int ruleset)
 {
     return (int)syscall(SYS_landlock_restrict_self, ruleset, 0);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Intrusive doubly linked list: the node is a field of the object, the head is a node too. */

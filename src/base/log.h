@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -91,6 +92,6 @@ struct log_repeat {
     uint64_t left_out;
 };
 
-/* Whether to log it: the first one, then one in ten seconds. `out_left_out`: how many were left out
- * since the one before. */
+/* Whether to log a repeated event: the first one, then one in ten seconds. `out_left_out`: the
+ * number of events left out since the last one logged. */
 bool log_repeat_is_due(struct log_repeat *repeat, int64_t now_us, uint64_t *out_left_out);

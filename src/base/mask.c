@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mask.h"
 
 #include "base/alloc.h"
@@ -125,9 +126,9 @@ void mask_add(struct mask *mask, const char *value, size_t length)
     }
 }
 
-/* --- runs: what has to go -------------------------------------------------------------------- */
+/* --- runs: ranges to mask ------------------------------------------------------------------ */
 
-/* Runs come in the order of their ends: a new one swallows those that it touches. */
+/* Runs come in the order of their ends: a new run absorbs the runs that it touches. */
 static void add_run(struct mask_stream *stream, uint64_t from, uint64_t to)
 {
     bool is_told = false;
@@ -151,7 +152,7 @@ static void append_held(struct mask_stream *stream, uint64_t from, uint64_t to, 
         (void)buffer_append(out, stream->held.data + (from - stream->base), (size_t)(to - from));
 }
 
-/* Hands out what stands before `until` and forgets it. */
+/* Appends the held text before `until`, masked, and forgets it. */
 static void release(struct mask_stream *stream, uint64_t until, struct buffer *out)
 {
     uint64_t at = stream->base;
@@ -166,7 +167,7 @@ static void release(struct mask_stream *stream, uint64_t until, struct buffer *o
         run->is_told = true;
         at = run->to < until ? run->to : until;
         if (run->to > until) {
-            run->from = until; /* the rest goes with what follows */
+            run->from = until; /* the rest of the run belongs to the next call */
             break;
         }
         done++;
@@ -181,7 +182,7 @@ static void release(struct mask_stream *stream, uint64_t until, struct buffer *o
 
 /* --- streams --------------------------------------------------------------------------------- */
 
-/* Takes one byte into account and tells how many of the last ones may be part of a value. */
+/* Takes one byte; returns how many of the last bytes may be part of a value. */
 static size_t step(struct mask_stream *stream, uint8_t byte, uint64_t end)
 {
     const struct mask *mask = stream->mask;

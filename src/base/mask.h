@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -6,11 +7,11 @@
  *
  *     struct mask_stream stream = MASK_STREAM(mask);
  *     mask_feed(&stream, data, length, &out);     for each chunk
- *     mask_end(&stream, &out);                    what was held back until then
+ *     mask_end(&stream, &out);                    the bytes held back until then
  *     mask_stream_fini(&stream);
  *
- * At most the length of the longest value is held back, and only what may be the beginning of one.
- * The time for a byte depends on the number of values, never on what they or the text look like.
+ * Only bytes that may be the beginning of a value are held back, at most the length of the longest.
+ * The time for a byte depends on the number of values, never on their content or the text.
  */
 
 #include "base/buffer.h"
@@ -22,7 +23,7 @@
 #define MASK_TEXT "[redacted]"
 
 enum {
-    /* Shorter ones are in every text: masking them would destroy it and tell them at once. */
+    /* Shorter values occur in every text: masking them would destroy it and reveal them. */
     MASK_SHORTEST = 4,
     MASK_SHORTEST_LINE = 8, /* of a value of several lines, whose lines are masked one by one too */
 };
@@ -30,13 +31,12 @@ enum {
 struct mask;
 
 struct mask *mask_new(void);
-struct mask *
-mask_ref(struct mask *mask);       /* for one who keeps it too; NULL is fine, here and below */
-void mask_free(struct mask *mask); /* the last one wipes the values */
+struct mask *mask_ref(struct mask *mask); /* a further reference; NULL is fine, here and below */
+void mask_free(struct mask *mask);        /* the last reference wipes the values */
 SCOPED_DEFINE(mask_free, struct mask);
 
-/* Without the line ends behind it. The same one twice, or one that is too short, adds nothing. A
- * stream that has begun already does not look for it. */
+/* Adds a value without its trailing line ends. A value that is known or too short is ignored. A
+ * stream that has begun does not look for new values. */
 void mask_add(struct mask *mask, const char *value, size_t length);
 
 bool mask_is_empty(const struct mask *mask); /* also NULL */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/money.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ int64_t money_time_us(int64_t price_per_hour, int64_t amount)
         return 0;
     if (price_per_hour <= 0)
         return INT64_MAX;
-    /* It costs that much as soon as rounding says so: half a micro-dollar before. */
+    /* Rounding reaches the amount half a micro-dollar earlier. */
     time_us = ((__int128)amount * HOUR_US - HOUR_US / 2 + price_per_hour - 1) / price_per_hour;
     return time_us > INT64_MAX ? INT64_MAX : (int64_t)time_us;
 }

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Money is counted in micro-dollars, as integers: sums are exact, and a rate keeps six decimals.
- * Only what comes in or goes out as text or JSON is a decimal number of dollars.
+ * Only in text and JSON, in or out, is money a decimal number of dollars.
  */
 
 #include <stdint.h>
@@ -15,8 +16,8 @@ enum { MONEY_DOLLAR = 1000 * 1000, MONEY_TEXT_SIZE = 32 };
 /* The nearest amount; `usd` is between zero and MONEY_MAXIMUM_USD. */
 int64_t money_from_usd(double usd);
 
-/* What a time costs at a price for an hour, rounded to the nearest micro-dollar. A time that is not
- * positive costs nothing. */
+/* The cost of a time at a price per hour, rounded to the nearest micro-dollar; 0 for a time that is
+ * not positive. */
 int64_t money_cost(int64_t price_per_hour, int64_t time_us);
 
 /* The first time that costs at least this much; INT64_MAX when there is none. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A variable that is only given back is used, whatever clang thinks. */
+/* `unused`: clang warns about a variable that is only released. */
 #define scoped(release) __attribute__((cleanup(scoped_##release), unused))
 
 #define SCOPED_DEFINE(release, type)                     \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 
 #include "base/alloc.h"
@@ -241,6 +242,23 @@ bool path_is_plain_name(const char *name)
 
     return length > 0 && length <= 255 && !strchr(name, '/') && strcmp(name, ".") != 0 &&
            strcmp(name, "..") != 0;
+}
+
+bool path_is_clean(const char *path)
+{
+    if (*path != '/')
+        return false;
+    if (!path[1])
+        return true;
+    while (*path == '/') {
+        size_t length = strcspn(++path, "/");
+
+        if (length == 0 || (length == 1 && path[0] == '.') ||
+            (length == 2 && path[0] == '.' && path[1] == '.'))
+            return false;
+        path += length;
+    }
+    return true;
 }
 
 char *path_join(const char *dir, const char *name)

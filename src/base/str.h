@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Text: comparing, units, paths. Nothing here allocates unless it says so. */
@@ -49,6 +50,9 @@ void str_format_size(uint64_t bytes, char text[STR_UNIT_SIZE]);
 
 /* One component: not empty, not "." or "..", no slash, no NUL, at most 255 bytes. */
 bool path_is_plain_name(const char *name);
+
+/* Absolute, and no component is empty, "." or "..". */
+bool path_is_clean(const char *path);
 
 /* dir + "/" + name, allocated. */
 char *path_join(const char *dir, const char *name);
