@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/engine_stream.h"
 
 #include "base/macros.h"
@@ -19,7 +20,8 @@ static uint32_t header_size(const uint8_t header[ENGINE_STREAM_HEADER])
            header[7];
 }
 
-/* How much of the header it takes; the frame begins when the header is whole. */
+/* Takes bytes of the header and returns their number; the frame begins when the header is
+ * complete. */
 static size_t take_header(struct engine_stream *stream, const uint8_t *data, size_t length)
 {
     size_t piece = MIN(length, (size_t)ENGINE_STREAM_HEADER - stream->header_length);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -13,7 +14,7 @@
 
 enum { ENGINE_STREAM_HEADER = 8 };
 
-/* Zeroed it stands before the first frame. */
+/* A zeroed struct is ready for the first frame. */
 struct engine_stream {
     uint8_t header[ENGINE_STREAM_HEADER];
     unsigned header_length; /* how much of it has come */

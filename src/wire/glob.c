@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/glob.h"
 
 #include <string.h>
@@ -61,7 +62,7 @@ static const char *next_character(const char *text)
     return text;
 }
 
-/* Takes one element of the pattern (no star) and what it stands for from the text. */
+/* Takes one element of the pattern (no star) and the character that it matches from the text. */
 static bool match_element(const char **pattern, const char *end, const char **text)
 {
     const char *at = *pattern;
@@ -89,7 +90,8 @@ static bool match_element(const char **pattern, const char *end, const char **te
     return true;
 }
 
-/* Only the last star has to be tried again: what an earlier one takes more, it can take too. */
+/* Only the last star has to be retried: it can match whatever an earlier star could match in
+ * addition. */
 static bool match_component(const char *pattern, const char *end, const char *text)
 {
     const char *star = NULL;
@@ -167,7 +169,8 @@ int glob_parse(struct glob *glob, const char *pattern, bool hidden)
     return 0;
 }
 
-/* A double star may also stand for nothing, except at the end: "a/" "**" is what is in a. */
+/* A double star may also match nothing, except at the end: "a/" "**" matches the entries below
+ * a. */
 static glob_state close_state(const struct glob *glob, glob_state state)
 {
     for (unsigned i = 0; i + 1 < glob->count; i++)

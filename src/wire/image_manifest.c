@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/image_manifest.h"
 
 #include "base/alloc.h"
@@ -207,8 +208,8 @@ static void plain_type(const char *type, char out[IMAGE_TYPE_SIZE])
         snprintf(out, IMAGE_TYPE_SIZE, "malformed");
 }
 
-/* What the document is. Two names for it, one read by us and another by somebody else, would make
- * two images of one digest. */
+/* The media type of the document. A header and a document that disagree would be two images with
+ * one digest, one for us and one for other clients. */
 static int type_find(const json_t *document, const char *sent, char out[IMAGE_TYPE_SIZE],
                      struct error *err)
 {
@@ -280,7 +281,7 @@ static int refuse_platform(const struct image_manifest *index, const char *platf
         const char *name = index->items[i].platform;
 
         assert(index->items);
-        /* Attestations are listed as manifests of a platform that nobody has. */
+        /* Attestations are listed as manifests of the platform "unknown/unknown". */
         if (*name && !str_equal(name, "unknown/unknown"))
             buffer_appendf(&text, "%s%s", shown++ ? ", " : "", name);
     }

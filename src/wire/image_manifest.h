@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -61,7 +62,7 @@ static inline void scoped_image_manifest_fini(struct image_manifest *manifest)
 const struct image_descriptor *image_manifest_choose(const struct image_manifest *index,
                                                      const char *platform, struct error *err);
 
-/* What a configuration says about its image. */
+/* The configuration of an image. */
 struct image_config {
     char platform[IMAGE_PLATFORM_SIZE]; /* "" when it says nothing */
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/image_ref.h"
 
 #include "base/macros.h"
@@ -37,7 +38,7 @@ static int refuse(struct error *err, const char *text, const char *what)
                      IMAGE_REF_NAME_MAXIMUM, text, what);
 }
 
-/* Such bytes do not belong into a message either. */
+/* Refuses bytes that are not printable ASCII without repeating them in the message. */
 static int check_bytes(const char *text, struct error *err)
 {
     for (const char *at = text; *at; at++) {

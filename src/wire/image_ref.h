@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * References to images of containers: [HOST[:PORT]/]PATH[:TAG][@DIGEST], by the grammar of the OCI
- * distribution. What is left out is filled in as Docker does: "python" is tag "latest" of the
+ * distribution. Missing parts are filled in as Docker does: "python" is tag "latest" of the
  * repository "docker.io/library/python".
  *
  * A first component is a host when it has a dot or a colon or is "localhost". Stricter than the
@@ -30,7 +31,7 @@ struct image_ref {
     char digest[IMAGE_REF_DIGEST_LENGTH + 1];    /* "sha256:…", or "" */
 };
 
-/* ERR_INVALID says what is wrong with the text, in words for its author. */
+/* ERR_INVALID has a message for the author of the text. */
 int image_ref_parse(struct image_ref *ref, const char *text, struct error *err);
 
 /* The whole reference, which reads back as the same one: "docker.io/library/python:latest". */
@@ -42,7 +43,7 @@ static inline const char *image_ref_path(const struct image_ref *ref)
     return ref->repository + ref->host_length + 1;
 }
 
-/* What names the content best: the digest, or else the tag. Borrowed. */
+/* The digest, or else the tag. Borrowed. */
 static inline const char *image_ref_version(const struct image_ref *ref)
 {
     return *ref->digest ? ref->digest : ref->tag;

@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The mark of a process that comes from a direct sandbox, which may have the daemon's own user id.
  *
- * A hard limit is inherited and shown by the kernel; anybody can lower it, and raising it again
- * takes privilege. A limit below the daemon's own therefore marks whatever a sandbox starts, also
- * what has left its session and its parents. RLIMIT_LOCKS has had no effect since Linux 2.4, so
- * that nobody else sets it. In sandboxes within sandboxes it goes down with each level.
+ * A hard limit is inherited and can be read; any process can lower it, and raising it takes
+ * privilege. A limit below the daemon's own therefore marks all processes of a sandbox, also those
+ * that have left its session and lost their parents. RLIMIT_LOCKS has had no effect since Linux
+ * 2.4, so no other program sets it. In nested sandboxes it is lower at each level.
  */
 
 #include <stdint.h>

@@ -1,9 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/json.h"
 
+#include "base/alloc.h"
 #include "base/str.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- reading ------------------------------------------------------------------------------- */
@@ -40,7 +43,7 @@ json_t *json_read(const void *data, size_t length, struct error *err)
     }
     document = json_loadb(data, length, JSON_REJECT_DUPLICATES, &problem);
     if (!document) {
-        /* Without the text near it, which may be a secret. */
+        /* Drops the quoted input from the message: it may be a secret. */
         char *quoted = strstr(problem.text, " near '");
 
         error_named(err, ERR_INVALID, "invalid_json", "not valid JSON, line %d, column %d: %.*s",
@@ -66,6 +69,7 @@ static const char *const kind_names[] = {
     [JSON_KIND_TEXT_LIST] = "an array of strings",
     [JSON_KIND_TEXT_MAP] = "an object with strings as values",
     [JSON_KIND_OBJECT] = "an object",
+    [JSON_KIND_LIST] = "an array of objects",
 };
 
 static int refuse_type(const struct json_field *field, struct error *err)
@@ -97,8 +101,9 @@ static int check_range(const struct json_field *field, double value, struct erro
         snprintf(least, sizeof(least), "%.15g", field->minimum);
         snprintf(most, sizeof(most), "%.15g", field->maximum);
     }
-    return error_named(err, ERR_INVALID, "invalid_field", "\"%s\" must be between %s and %s",
-                       field->name, least, most);
+    return error_named(err, ERR_INVALID, "invalid_field", "\"%s\" must be between %s and %s%s",
+                       field->name, least, most,
+                       field->kind == JSON_KIND_SECONDS ? " seconds" : "");
 }
 
 static int decode_int(const struct json_field *field, const json_t *value, void *out,
@@ -229,6 +234,23 @@ static int decode_object(const struct json_field *field, json_t *value, void *ou
     return 0;
 }
 
+static int decode_objects(const struct json_field *field, json_t *value, void *out,
+                          struct error *err)
+{
+    json_t *item;
+    size_t i;
+
+    if (!json_is_array(value))
+        return refuse_type(field, err);
+    json_array_foreach(value, i, item)
+    {
+        if (!json_is_object(item))
+            return refuse_type(field, err);
+    }
+    *(json_t **)out = value;
+    return 0;
+}
+
 static int decode_value(const struct json_field *field, json_t *value, void *out, struct error *err)
 {
     switch (field->kind) {
@@ -250,6 +272,8 @@ static int decode_value(const struct json_field *field, json_t *value, void *out
         return decode_map(field, value, out, err);
     case JSON_KIND_OBJECT:
         return decode_object(field, value, out, err);
+    case JSON_KIND_LIST:
+        return decode_objects(field, value, out, err);
     }
     return -1;
 }
@@ -263,6 +287,24 @@ static const struct json_field *find_field(const struct json_field *fields, size
     return NULL;
 }
 
+/* A missing unit does not add to the distance. */
+static unsigned distance_to(const char *name, const char *known)
+{
+    static const char *const units[] = { "_seconds", "_bytes" };
+    unsigned distance = str_distance(name, known);
+
+    for (size_t i = 0; i < ARRAY_LENGTH(units); i++) {
+        size_t unit = strlen(units[i]), length = strlen(known);
+        scoped(free) char *bare = NULL;
+
+        if (length <= unit || strcmp(known + length - unit, units[i]) != 0)
+            continue;
+        bare = xstrndup(known, length - unit);
+        distance = MIN(distance, str_distance(name, bare));
+    }
+    return distance;
+}
+
 static int refuse_unknown(const struct json_field *fields, size_t count, const char *name,
                           struct error *err)
 {
@@ -273,7 +315,7 @@ static int refuse_unknown(const struct json_field *fields, size_t count, const c
     if (strlen(name) > 100)
         return -1;
     for (size_t i = 0; i < count; i++) {
-        unsigned distance = str_distance(name, fields[i].name);
+        unsigned distance = distance_to(name, fields[i].name);
 
         if (distance < smallest) {
             smallest = distance;

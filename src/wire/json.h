@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -42,6 +43,7 @@ enum json_kind {
     JSON_KIND_TEXT_LIST, /* json_t *: array of strings, borrowed */
     JSON_KIND_TEXT_MAP,  /* json_t *: object with string values, borrowed */
     JSON_KIND_OBJECT,    /* json_t *: object, borrowed */
+    JSON_KIND_LIST,      /* json_t *: array of objects, borrowed; `items` describes their fields */
 };
 
 struct json_field {
@@ -55,6 +57,9 @@ struct json_field {
     size_t max_length; /* for texts, also inside lists and maps, in bytes; 0: no limit */
     /* Of a bool set to true when the field was there; 0: none (never the first member). */
     size_t present_offset;
+    /* For a LIST: the fields of each object, which the receiver decodes. Ends with a row without a
+     * name; NULL: any. */
+    const struct json_field *items;
 };
 
 /* Fills `out` from `object`. Fields that are absent are left alone; null counts as absent.
@@ -82,7 +87,7 @@ void json_end_array(struct json_writer *writer);
 void json_put_text(struct json_writer *writer, const char *key, const char *text);
 void json_put_bytes(struct json_writer *writer, const char *key, const void *bytes, size_t length);
 void json_put_int(struct json_writer *writer, const char *key, int64_t value);
-/* Three decimals; null for what JSON cannot express. */
+/* Three decimals; null for infinity and NaN. */
 void json_put_double(struct json_writer *writer, const char *key, double value);
 void json_put_bool(struct json_writer *writer, const char *key, bool value);
 void json_put_null(struct json_writer *writer, const char *key);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/money.h"
 #include "base/str.h"
@@ -107,7 +108,7 @@ static size_t append_special(struct buffer *buffer, const uint8_t *bytes, size_t
     return 1;
 }
 
-/* From inside the quotes on: what is left of a text that is not plain. */
+/* Appends the rest of a text with characters to escape, inside the quotes. */
 static void append_rest(struct buffer *buffer, const uint8_t *bytes, size_t length)
 {
     for (size_t at = 0; at < length;) {
@@ -159,7 +160,7 @@ static void append_key(struct buffer *buffer, const char *key)
     }
 }
 
-/* What stands before any value: the comma and the key. */
+/* Writes the comma and the key before a value. */
 static void begin_value(struct json_writer *writer, const char *key)
 {
     if (writer->need_comma)

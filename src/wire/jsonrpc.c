@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/jsonrpc.h"
 
 #include "base/str.h"
@@ -36,7 +37,7 @@ static int read_id(struct jsonrpc_message *message, bool *out_has_id, struct err
     message->id = jsonrpc_token(id);
     *out_has_id = id != NULL;
 
-    /* A response to what could not be read has null. */
+    /* The response to an unreadable request has the id null. */
     if (message->id || !id || (json_is_null(id) && message->kind == JSONRPC_RESPONSE))
         return 0;
     return refuse(err, "id must be a whole number or a text of at most 256 bytes");

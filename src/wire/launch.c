@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/launch.h"
 
 #include <string.h>
@@ -94,6 +95,15 @@ static const char *check_mount(const void *message)
     return mount->read_only <= 1 && !mount->reserved ? NULL : "flags";
 }
 
+static const char *check_allow(const void *message)
+{
+    const struct launch_allow *allow = message;
+
+    if (!launch_path_is_valid(allow->path) && memcmp(allow->path, "/", sizeof("/")) != 0)
+        return "path";
+    return allow->read_only <= 1 && !allow->reserved ? NULL : "flags";
+}
+
 static const char *check_create(const void *message)
 {
     const struct launch_create *create = message;
@@ -107,6 +117,32 @@ static const char *check_create(const void *message)
     if (create->network >= LAUNCH_NETWORKS)
         return "network";
     return check_limits(&create->limits);
+}
+
+/* Where a source leads to is the kernel's to judge: see host_open_bind(). */
+static const char *check_bind(const struct launch_bind *bind)
+{
+    if (!memchr(bind->source, '\0', LAUNCH_PATH_SIZE) || *bind->source == '/')
+        return "source";
+    if (!launch_path_is_valid(bind->path))
+        return "path";
+    if (bind->allowed >= LAUNCH_MAX_ALLOWED)
+        return "allowed directory";
+    return bind->read_only <= 1 ? NULL : "flags";
+}
+
+static const char *check_create_bound(const void *message)
+{
+    const struct launch_create_bound *bound = message;
+    const char *wrong = check_create(&bound->create);
+
+    if (!wrong && bound->create.mode != LAUNCH_NATIVE)
+        return "mode";
+    if (!wrong && (bound->bind_count > LAUNCH_MAX_BINDS || bound->reserved))
+        return "bind count";
+    for (uint32_t i = 0; !wrong && i < bound->bind_count; i++)
+        wrong = check_bind(&bound->binds[i]);
+    return wrong;
 }
 
 static const char *check_adopt(const void *message)
@@ -158,8 +194,10 @@ static const struct {
     [LAUNCH_SETUP] = { sizeof(struct launch_setup), 1, check_setup },
     [LAUNCH_TEMPLATE] = { sizeof(struct launch_template), 1, check_template },
     [LAUNCH_MOUNT] = { sizeof(struct launch_mount), 1, check_mount },
+    [LAUNCH_ALLOW] = { sizeof(struct launch_allow), 0, check_allow },
     [LAUNCH_SEAL] = { sizeof(struct launch_seal), 0, check_nothing },
     [LAUNCH_CREATE] = { sizeof(struct launch_create), 0, check_create },
+    [LAUNCH_CREATE_BOUND] = { sizeof(struct launch_create_bound), 0, check_create_bound },
     [LAUNCH_ADOPT] = { sizeof(struct launch_adopt), 0, check_adopt },
     [LAUNCH_UPDATE] = { sizeof(struct launch_update), 0, check_update },
     [LAUNCH_FREEZE] = { sizeof(struct launch_freeze), 0, check_freeze },

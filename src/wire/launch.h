@@ -1,13 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The messages between the daemon and the launcher: a closed list of fixed-size structs over one
  * SOCK_SEQPACKET socket, descriptors beside them. The launcher is privileged and trusts nothing in
- * them: every field has a checked range, names have an alphabet, and the only paths are those that
- * the operator configured for the inside of every sandbox.
+ * them: every field has a checked range, names have an alphabet, and the only paths of the host are
+ * those below directories that the operator has named before SEAL.
  *
  * The launcher starts with three descriptors: its socket, the bytes of sandglass-init and the state
- * directory. SETUP and TEMPLATE come first, while the daemon has not yet listened to anybody; SEAL
+ * directory. SETUP, TEMPLATE, MOUNT and ALLOW come first, before the daemon accepts connections; SEAL
  * ends that phase for good.
  */
 
@@ -26,6 +27,8 @@ enum {
     LAUNCH_LIST_IDS = 64,
     LAUNCH_MAX_TEMPLATES = 64,
     LAUNCH_MAX_MOUNTS = 16,
+    LAUNCH_MAX_ALLOWED = 64, /* directories that callers may mount */
+    LAUNCH_MAX_BINDS = 8,    /* of them in one sandbox */
     LAUNCH_PATH_SIZE = 256,
     LAUNCH_KEY_SIZE = 32,
     LAUNCH_MAX_FILTER = 4096, /* instructions of the seccomp program, as the kernel has it */
@@ -44,9 +47,11 @@ enum launch_type {
     LAUNCH_SETUP = 1, /* descriptor: the seccomp program */
     LAUNCH_TEMPLATE,  /* descriptor: a directory that the operator named; before SEAL only */
     LAUNCH_MOUNT,     /* descriptor: a file or directory for every sandbox; before SEAL only */
+    LAUNCH_ALLOW,     /* a directory that single sandboxes may have; before SEAL only */
     LAUNCH_SEAL,
-    LAUNCH_CREATE, /* the answer carries a pidfd */
-    LAUNCH_ADOPT,  /* the answer carries a pidfd */
+    LAUNCH_CREATE,       /* the answer carries a pidfd */
+    LAUNCH_CREATE_BOUND, /* the same, with directories of the host */
+    LAUNCH_ADOPT,        /* the answer carries a pidfd */
     LAUNCH_UPDATE,
     LAUNCH_FREEZE,
     LAUNCH_INSPECT,
@@ -55,33 +60,37 @@ enum launch_type {
     LAUNCH_TYPES
 };
 
+/* The step of an answer to CREATE_BOUND about a directory of the host; the errno says why. */
+#define LAUNCH_BIND_STEP "open a directory of the host"
+
 enum launch_mode { LAUNCH_NATIVE = 1, LAUNCH_DIRECT };
 enum launch_network { LAUNCH_NETWORK_NONE, LAUNCH_NETWORK_OPEN, LAUNCH_NETWORKS };
 
 struct launch_header {
-    uint32_t length; /* of the whole message: must equal what was received */
+    uint32_t length; /* of the whole message: must equal the received length */
     uint16_t type;
     uint16_t version;
     uint64_t tag; /* chosen by the daemon, echoed in the answer */
 };
 
 enum launch_setup_flags {
-    LAUNCH_SETUP_NATIVE = 1 << 0, /* prepare the namespaces that native sandboxes grow from */
+    LAUNCH_SETUP_NATIVE = 1 << 0,        /* prepare the clone namespaces of native sandboxes */
     LAUNCH_SETUP_ALLOW_PRIVATE = 1 << 1, /* network open reaches private addresses */
-    LAUNCH_SETUP_ONLY_DESTROY = 1 << 2,  /* touch nothing but what is to be destroyed; for sweep */
+    LAUNCH_SETUP_ONLY_DESTROY = 1 << 2,  /* for sweep: change nothing but the sandboxes to
+                                            destroy */
     LAUNCH_SETUP_RELAY = 1 << 3, /* every init has a relay: wire/relay_frame.h over a stream */
 };
 
 struct launch_setup {
     struct launch_header header;
-    char instance[LAUNCH_NAME_SIZE]; /* [a-z0-9-]: marks what is ours */
+    char instance[LAUNCH_NAME_SIZE]; /* [a-z0-9-]: in the marks of our sandboxes */
     char hostname[LAUNCH_NAME_SIZE]; /* of every sandbox */
     uint32_t flags;
-    uint32_t daemon_uid; /* who may connect to the sockets of the sandboxes */
+    uint32_t daemon_uid; /* may connect to the sockets of the sandboxes */
     uint32_t daemon_gid;
     uint32_t uid_base; /* slot n owns the ids from uid_base + n * LAUNCH_IDS_STEP on */
     uint32_t slots;
-    uint32_t direct_uid; /* whom direct sandboxes run as; 0: an id of the slot's range */
+    uint32_t direct_uid; /* of direct sandboxes; 0: an id of the slot's range */
     uint32_t direct_gid;
     uint32_t io_operations_per_s; /* of every sandbox and disk, reading and writing; 0: no limit */
     uint64_t io_bytes_per_s;      /* the same */
@@ -95,6 +104,14 @@ struct launch_template {
 struct launch_mount {
     struct launch_header header;
     char path[LAUNCH_PATH_SIZE]; /* where, inside: absolute, no "." or ".." in it */
+    uint32_t read_only;
+    uint32_t reserved;
+};
+
+/* The n-th of these is number n of struct launch_bind. */
+struct launch_allow {
+    struct launch_header header;
+    char path[LAUNCH_PATH_SIZE]; /* of the host: absolute, without links */
     uint32_t read_only;
     uint32_t reserved;
 };
@@ -116,6 +133,21 @@ struct launch_create {
     uint32_t mode;
     uint32_t network;
     uint8_t key[LAUNCH_KEY_SIZE]; /* of its relay, with LAUNCH_SETUP_RELAY; else zeros */
+};
+
+/* A directory of the host in one sandbox. */
+struct launch_bind {
+    char source[LAUNCH_PATH_SIZE]; /* relative to the allowed directory; "": that one itself */
+    char path[LAUNCH_PATH_SIZE];   /* where, inside: absolute, no "." or ".." in it */
+    uint32_t allowed;              /* number of the allowed directory */
+    uint32_t read_only;
+};
+
+struct launch_create_bound {
+    struct launch_create create; /* has the header of the whole message */
+    uint32_t bind_count;
+    uint32_t reserved;
+    struct launch_bind binds[LAUNCH_MAX_BINDS];
 };
 
 struct launch_adopt {
@@ -157,7 +189,7 @@ struct launch_seal {
     struct launch_header header;
 };
 
-/* What the host allows, found by trying. */
+/* Features of the host, found by trying. */
 enum launch_feature {
     LAUNCH_HAS_ROOT = 1 << 0,
     LAUNCH_HAS_NATIVE = 1 << 1,    /* namespaces can be made */
@@ -201,8 +233,8 @@ struct launch_made {
     uint32_t landlock_abi; /* in force; 0: none */
     uint32_t mode;
     uint32_t network;
-    uint32_t own_ids;       /* no other sandbox has the same */
-    uint32_t network_holds; /* what keeps it from the host and from others was read back */
+    uint32_t own_ids;       /* no other sandbox has the same ids */
+    uint32_t network_holds; /* the rules that isolate it were read back */
     uint32_t frozen;        /* ADOPT: read from its cgroup */
     uint32_t reserved;
 };
@@ -229,9 +261,9 @@ struct launch_ids {
     char ids[LAUNCH_LIST_IDS][LAUNCH_ID_SIZE];
 };
 
-/* Every answer: error is an errno, and step names what failed. Which body is valid depends on the
- * type in the header, which is that of the request. With tag 0 it answers none: it is for the log.
- */
+/* Every answer: error is an errno, and step names the call that failed. The type in the header is
+ * that of the request and selects the body. A message with tag 0 answers no request: it is for the
+ * log. */
 struct launch_reply {
     struct launch_header header;
     int32_t error;
@@ -239,15 +271,15 @@ struct launch_reply {
     char step[LAUNCH_STEP_SIZE];
     union {
         struct launch_host host;   /* SETUP */
-        struct launch_made made;   /* CREATE, ADOPT */
+        struct launch_made made;   /* CREATE, CREATE_BOUND, ADOPT */
         struct launch_usage usage; /* INSPECT */
         struct launch_ids list;    /* LIST */
     } body;
 };
 
 /* Whether a request is well formed in itself: its length, its version, every field in range, every
- * text terminated and of its alphabet, and exactly the descriptors that belong to it. NULL, or what
- * is wrong with it. */
+ * text terminated and of its alphabet, and exactly the descriptors that belong to it. NULL, or the
+ * fault. */
 const char *launch_check(const void *message, size_t length, unsigned descriptors);
 
 /* Processes of a sandbox that are not its payload's: init, and its relay if it has one. */
@@ -256,7 +288,7 @@ static inline uint32_t launch_own_processes(const struct launch_setup *setup)
     return setup->flags & LAUNCH_SETUP_RELAY ? 2 : 1;
 }
 
-/* The parts of it that both ends use. */
+/* The parts of launch_check() that both ends use. */
 bool launch_id_is_valid(const char id[LAUNCH_ID_SIZE]);
 bool launch_name_is_valid(const char name[LAUNCH_NAME_SIZE]);
 bool launch_path_is_valid(const char path[LAUNCH_PATH_SIZE]);

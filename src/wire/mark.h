@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The mark of a sandbox on disk, `sandboxes/<id>/mark` in the state directory: whose it is, so that
- * a name alone is never taken as proof. The launcher writes it; `sandglass sweep` reads what dead
- * instances left.
+ * The mark of a sandbox on disk, `sandboxes/<id>/mark` in the state directory: it names the owner,
+ * so that a directory's name alone is never taken as proof. The launcher writes it; `sandglass
+ * sweep` reads the marks of dead instances.
  */
 
 #include "wire/launch.h"
@@ -23,7 +24,7 @@ struct mark {
     uint32_t mode;
     uint32_t network;
     uint32_t landlock_abi;
-    uint32_t uid; /* direct: whom it runs as; 0: the launcher's own user */
+    uint32_t uid; /* of a direct sandbox; 0: the launcher's own user */
     struct launch_limits limits;
     char template_name[LAUNCH_NAME_SIZE]; /* of an imported template; "" otherwise */
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/protocol.h"
 
 #include <string.h>
@@ -78,7 +79,7 @@ static const void *take_exact(const void *message, size_t length, enum protocol_
     return length == size ? take_fixed(message, length, type, size) : NULL;
 }
 
-/* The same for what a relay may have added to. */
+/* The same for a message that a relay may have extended. */
 static const void *take_told(const void *message, size_t length, enum protocol_type type,
                              size_t size, size_t added)
 {
@@ -180,7 +181,8 @@ static bool file_is_sound(const struct protocol_file *file, const struct protoco
     if (file->flags & ~(uint32_t)FILE_FLAGS || file->mode > 07777 ||
         file->depth > PROTOCOL_MAX_DEPTH || file->context > PROTOCOL_MAX_CONTEXT)
         return false;
-    if (texts->third[0] && file->kind != FILE_GREP && file->kind != FILE_PACK)
+    if (texts->third[0] && file->kind != FILE_GREP && file->kind != FILE_PACK &&
+        file->kind != FILE_DESCRIBE && file->kind != FILE_COMMIT)
         return false;
     return texts->path[0] && has_second == (texts->second[0] != 0);
 }
@@ -544,7 +546,7 @@ const struct protocol_process *protocol_process_decode(const void *message, size
     return !process->has_exited || end_is_sound(&process->end) ? process : NULL;
 }
 
-/* What was added begins where the message of this type ends; 0 when nothing was. */
+/* The offset of the relay's extension, behind the message of this type; 0 without one. */
 static size_t added_at(const void *message, size_t length)
 {
     const struct protocol_header *header = message;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -68,7 +69,7 @@ enum protocol_type {
 };
 
 struct protocol_header {
-    uint32_t length; /* of the whole message: must equal what was received */
+    uint32_t length; /* of the whole message: must equal the received length */
     uint16_t type;
     uint16_t version;
     uint64_t process; /* the number the daemon gave it; 0 where none is meant */
@@ -81,8 +82,7 @@ enum protocol_start_flags {
     START_SCRIPT = 1 << 2, /* a descriptor with a script comes along: init writes it to script_path
                               before, removes it after */
     START_ZYGOTE = 1 << 3, /* it forks for others: its descriptor 4 is a socket to init */
-    START_FORK = 1 << 4, /* a zygote may fork it, if there is one that can; otherwise it is started
-                            in the ordinary way */
+    START_FORK = 1 << 4,   /* a zygote may fork it; without one it is started in the ordinary way */
     START_FLAGS = (1 << 5) - 1,
 };
 
@@ -142,10 +142,10 @@ struct protocol_end {
 };
 
 /*
- * Where init's pipes are not the daemon's (FEATURE_STREAMS), output may still be on its way when an
- * end is reported. EXITED, RAN and PROCESS are then followed by the number of bytes that the process had
- * written by that time, and PROCESS by the offset of the first byte that each of its streams will
- * give. Init sends neither: the relay adds them.
+ * Where init's pipes are not the daemon's (FEATURE_STREAMS), output may still be in transit when an
+ * end is reported. EXITED, RAN and PROCESS are then followed by the number of bytes that the
+ * process had written by that time, and PROCESS by the offset of the first byte that each of its
+ * streams will give. Init sends neither: the relay adds them.
  */
 struct protocol_totals {
     uint64_t output;
@@ -163,8 +163,8 @@ struct protocol_exited { /* may be followed by struct protocol_totals */
     struct protocol_end end;
 };
 
-/* Descriptors as with STARTED, or none of one that has written nothing. May be followed by struct
- * protocol_totals. */
+/* Descriptors as with STARTED, or none when the process has written nothing. May be followed by
+ * struct protocol_totals. */
 struct protocol_ran {
     struct protocol_header header;
     uint32_t flags;
@@ -185,8 +185,8 @@ struct protocol_process {
 
 enum protocol_scope { SCOPE_PROCESS, SCOPE_TREE };
 
-/* SIGKILL to a tree is answered when nothing of it lives any more, or with ETIMEDOUT; init goes on
- * killing in that case too. DONE tells in `value` how many processes were there. */
+/* SIGKILL to a tree is answered when all its processes are dead, or with ETIMEDOUT; init goes on
+ * killing in that case too. `value` of DONE is the number of processes. */
 struct protocol_signal {
     struct protocol_header header;
     int32_t number;
@@ -232,28 +232,30 @@ struct protocol_connect {
 
 enum protocol_feature {
     FEATURE_NAMESPACE = 1 << 0, /* init is PID 1 of its own namespace */
-    FEATURE_SECCOMP = 1 << 1,   /* it has a filter for what it starts */
+    FEATURE_SECCOMP = 1 << 1,   /* it has a filter for its processes */
     FEATURE_PROC = 1 << 2,      /* it sees its tree in /proc */
     FEATURE_ZYGOTE = 1 << 3,    /* it knows START_ZYGOTE and START_FORK */
     FEATURE_FORGET_MANY = 1 << 4,
     FEATURE_CONNECT = 1 << 5, /* it knows CONNECT, PORTS, FILE_READ and FILE_WRITE */
     /* Descriptors are of pipes and stream sockets only, made by a bridge: a terminal is a pair of
-     * pipes, input first, and no regular file is passed. TAKEN tells what has become of input. */
+     * pipes, input first, and no regular file is passed. TAKEN acknowledges input. */
     FEATURE_STREAMS = 1 << 6,
     FEATURE_WEAK_TREES = 1 << 7, /* processes that lose their parent leave their tree */
+    FEATURE_DESCRIBE =
+        1 << 8, /* it knows FILE_DESCRIBE, FILE_BY_ROOT and attributes of FILE_COMMIT */
 };
 
 /*
  * The first message. It says which versions of the protocol init speaks, so it is itself of no
- * version: whatever header.version is, the fields up to `newest` keep their places, and bytes after
- * `scratch` are left alone. An init of the first release ends it before `oldest`: it speaks version
- * 1 alone.
+ * version: with any header.version the fields up to `newest` keep their offsets, and bytes after
+ * `scratch` are ignored. An init of the first release ends it before `oldest`: it speaks version 1
+ * alone.
  */
 struct protocol_hello {
     struct protocol_header header;
     uint32_t processes; /* remembered now */
     uint32_t features;
-    uint32_t seccomp_mode; /* what init reads about itself, for the isolation report */
+    uint32_t seccomp_mode; /* as init reads it back, for the isolation report */
     uint32_t no_new_privs;
     uint64_t capabilities; /* effective */
     uint64_t bounding;     /* the most that root among the started processes can have */
@@ -267,20 +269,24 @@ struct protocol_hello {
 enum protocol_file_kind {
     FILE_OPEN_READ = 1, /* a descriptor of a regular file comes back */
     FILE_OPEN_WRITE, /* a new file under a temporary name, parents made; FILE_COMMIT renames it */
-    FILE_COMMIT,     /* path, second = the temporary name that FILE_OPEN_WRITE gave back */
+    FILE_COMMIT,     /* path, second = the temporary name that FILE_OPEN_WRITE gave back; third =
+                        extended attributes, each NAME=VALUE and a line break, or "" */
     FILE_STAT,
     FILE_REMOVE,
     FILE_MKDIR,  /* with parents */
     FILE_MOVE,   /* path → second */
     FILE_LIST,   /* the entries come through a pipe: see struct protocol_entry */
-    FILE_GLOB,   /* as LIST: what the pattern in `second` matches, `limit` at most */
+    FILE_GLOB,   /* as LIST: the matches of the pattern in `second`, `limit` at most */
     FILE_GREP,   /* second = pattern, third = a glob for the paths or "": notes through a pipe */
     FILE_PACK,   /* the directory as a tar through a pipe; third = names to leave out, see there */
-    FILE_UNPACK, /* a stream socket: a tar goes in, notes about what was refused come back */
+    FILE_UNPACK, /* a stream socket: a tar goes in, notes about refused members come back */
     FILE_WATCH,  /* notes about changes through a pipe, until the reader goes away */
     FILE_READ,   /* `bytes` of a regular file from `offset` on, through a pipe */
     FILE_WRITE, /* as OPEN_WRITE, but a stream socket: content goes in, NOTE_LAST comes back when it
                     is all in the file, then FILE_COMMIT */
+    FILE_DESCRIBE, /* notes through a pipe: NOTE_ENTRY for the file itself, whose path is the directory
+                      that relative paths begin in, and for the entries of a directory down to
+                      `depth`; third = the beginning of the names of extended attributes, or "" */
     FILE_KINDS
 };
 
@@ -291,18 +297,21 @@ enum protocol_file_flags {
     FILE_NO_REPLACE = 1 << 3,  /* COMMIT, MOVE: EEXIST when the target exists */
     FILE_EXCLUSIVE = 1 << 4,   /* MKDIR: EEXIST when it exists */
     FILE_SYNC = 1 << 5,        /* COMMIT: on the disk before it is answered */
-    FILE_EXPECT = 1 << 6,      /* COMMIT: ESTALE unless what is replaced is as `expected` */
+    FILE_EXPECT = 1 << 6,      /* COMMIT: ESTALE unless the replaced file is the `expected`
+                                  version */
     FILE_HIDDEN = 1 << 7,      /* GLOB, GREP: names that begin with a dot too */
     FILE_FIXED = 1 << 8,       /* GREP: the pattern is a text, not an expression */
     FILE_IGNORE_CASE = 1 << 9, /* GREP */
     FILE_RECURSIVE = 1 << 10,  /* WATCH: the directories inside too */
-    FILE_FLAGS = (1 << 11) - 1,
+    FILE_BY_ROOT = 1 << 11,    /* with root's rights over files where init has them; new files
+                                  belong to the user all the same */
+    FILE_FLAGS = (1 << 12) - 1,
 };
 
-/* FILE_PACK: names, or * and the end of names, with a line break between. What is left out is so at
- * every depth, a directory with all that is in it. */
+/* FILE_PACK: names, or * and the end of names, with a line break between. Matching entries are left
+ * out at every depth, directories with their content. */
 
-/* Tells one version of a file from the next. */
+/* Identifies a version of a file. */
 struct protocol_version {
     uint64_t size;
     uint64_t inode;
@@ -353,10 +362,10 @@ struct protocol_file_done {
 };
 
 /*
- * What comes through the pipe of FILE_LIST: one of these for each entry, then its path (relative to
- * the listed directory, parents before children) and the target of a symbolic link, without NULs.
- * The last one has mode 0 and no texts: `size` counts the entries before it and `error` says what
- * cut the list short. A pipe that ends without it was broken.
+ * The pipe of FILE_LIST carries one of these for each entry, then its path (relative to the listed
+ * directory, parents before children) and the target of a symbolic link, without NULs. The last one
+ * has mode 0 and no texts: `size` counts the entries before it and `error` is the errno that cut
+ * the list short. A pipe that ends without it was broken.
  */
 struct protocol_entry {
     uint32_t length; /* with the texts */
@@ -375,19 +384,27 @@ struct protocol_entry_view {
 };
 
 /*
- * What comes through the pipe of FILE_GREP and FILE_WATCH and back from FILE_UNPACK: one of these
- * for each result, then a path and a text, without NULs. Except for FILE_WATCH the last one is
- * NOTE_LAST; a pipe that ends without it was broken.
+ * The pipe of FILE_GREP, FILE_DESCRIBE and FILE_WATCH and the socket of FILE_UNPACK carry one of
+ * these for each result, then a path and a text, without NULs. Except for FILE_WATCH the last one
+ * is NOTE_LAST; a pipe that ends without it was broken.
  */
 enum protocol_note_kind {
-    NOTE_LAST = 1, /* number: of matches or members, amount: see there, error: what ended it */
+    NOTE_LAST = 1, /* number: of matches or members, amount: see there, error: errno that ended
+                      it */
     NOTE_MATCH,    /* number: of the line, text: the line */
     NOTE_CONTEXT,  /* the same for a line around a match */
     NOTE_REFUSED,  /* path: as the archive has it, text: why */
-    NOTE_CHANGED,  /* number: what inotify says */
-    NOTE_PORT,     /* number: of a TCP port that is listened on */
+    NOTE_CHANGED,  /* number: the mask of inotify */
+    NOTE_PORT,     /* number: of a TCP port with a listener */
+    NOTE_ENTRY,    /* number: st_mode behind a symbolic link, 0 without; text: see below */
     NOTE_KINDS
 };
+
+/*
+ * The text of NOTE_ENTRY: struct protocol_stat (of a link itself), then texts, each ended by a NUL: the
+ * names of owner and group, where a symbolic link leads in the end, and for each extended attribute
+ * its name and its value. A name that is not known is its number.
+ */
 
 enum protocol_note_flags {
     NOTE_CUT = 1 << 0, /* the text is longer, or there are more results */
@@ -479,7 +496,7 @@ const struct protocol_done *protocol_done_decode(const void *message, size_t len
 const struct protocol_plain *protocol_storage_decode(const void *message, size_t length);
 const struct protocol_taken *protocol_taken_decode(const void *message, size_t length);
 
-/* What follows an EXITED, a RAN or a PROCESS that has been decoded; NULL without. */
+/* The relay's extension of a decoded EXITED, RAN or PROCESS; NULL without. */
 const struct protocol_totals *protocol_totals_after(const void *message, size_t length);
 const struct protocol_bases *protocol_bases_after(const void *message, size_t length);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/relay_frame.h"
 
 #include <string.h>
@@ -22,6 +23,9 @@ static const struct rule rules[] = {
     [RELAY_RECEIVED] = { OF_BOTH, false, 0, 0 },
     [RELAY_PING] = { OF_BOTH, false, 8, 8 },
     [RELAY_PONG] = { OF_BOTH, false, 8, 8 },
+    [RELAY_MEASURE] = { OF_BRIDGE, false, 0, 0 },
+    [RELAY_USAGE] = { OF_RELAY, false, sizeof(struct relay_usage), sizeof(struct relay_usage) },
+    [RELAY_BIND] = { OF_BRIDGE, false, RELAY_KEY_SIZE, RELAY_KEY_SIZE },
     [RELAY_MESSAGE] = { OF_BOTH, false, sizeof(struct relay_message), RELAY_MAX_MESSAGE },
     [RELAY_DATA] = { OF_BOTH, true, 1, RELAY_MAX_DATA },
     [RELAY_ACK] = { OF_BOTH, true, sizeof(struct relay_ack), sizeof(struct relay_ack) },

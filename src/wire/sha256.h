@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -30,5 +31,5 @@ void hmac_init(struct hmac *hmac, const void *key, size_t length);
 void hmac_add(struct hmac *hmac, const void *data, size_t length);
 void hmac_finish(struct hmac *hmac, uint8_t out_mac[SHA256_SIZE]);
 
-/* In a time that does not depend on where they differ. */
+/* Compares in constant time. */
 bool hmac_equal(const uint8_t one[SHA256_SIZE], const uint8_t other[SHA256_SIZE]);

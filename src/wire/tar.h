@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Tar archives as pure functions: members in, headers out, and bytes in, members out. Nothing is
  * allocated, so that init can use it.
  *
- * Written are ustar headers, with a pax header before those whose name or size does not fit. Read
- * are V7, ustar, pax and GNU archives. The reader takes nothing from an archive but what is asked
- * for here: no names of owners, no devices' numbers, no extended attributes.
+ * The writer makes ustar headers, with a pax header where a name or size does not fit. The reader
+ * takes V7, ustar, pax and GNU archives, and ignores names of owners, device numbers and extended
+ * attributes.
  */
 
 #include <stdbool.h>
@@ -36,7 +37,7 @@ struct tar_member {
     uint32_t mode; /* 07777 */
     uint64_t size;
     int64_t modified_s;
-    uint64_t uid, gid; /* read; UINT64_MAX when it is not a number. Written archives name nobody */
+    uint64_t uid, gid; /* read; UINT64_MAX when it is not a number. Not written */
     const char *path;  /* borrowed */
     const char *link;  /* borrowed; "" without one */
     bool is_too_long;  /* read: path or link is longer than it may be, and cut */
@@ -66,7 +67,7 @@ enum tar_event {
     TAR_MEMBER,     /* parser->member is the next one */
     TAR_DATA,       /* a piece of its content */
     TAR_MEMBER_END, /* its content is complete; comes for each member */
-    TAR_END,        /* of the archive; whatever follows is of no meaning */
+    TAR_END,        /* of the archive; bytes behind it are ignored */
     TAR_BAD,        /* parser->problem says why; there is no going on */
 };
 
@@ -98,7 +99,7 @@ enum tar_event tar_parser_feed(struct tar_parser *parser, const void *data, size
 /* Whether the input may end here. */
 bool tar_parser_is_between(const struct tar_parser *parser);
 
-/* --- what may be unpacked -------------------------------------------------------------------- */
+/* --- safe paths ---------------------------------------------------------------------------- */
 
 /* The path without "." and double slashes. NULL on success, else why it must not be used: it is
  * absolute, goes up, or is empty. `out` has room for TAR_PATH_SIZE. */

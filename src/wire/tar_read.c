@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/tar.h"
 
 #include <string.h>
@@ -50,7 +51,7 @@ bool tar_parser_is_between(const struct tar_parser *parser)
 
 /* --- fields ---------------------------------------------------------------------------------- */
 
-/* Octal, or binary with the highest bit set. False for what is neither, or is negative. */
+/* Octal, or binary with the highest bit set. False for any other text and for negative numbers. */
 static bool read_number(const unsigned char *field, size_t size, uint64_t *out_value)
 {
     uint64_t value = 0;
@@ -282,7 +283,7 @@ static enum tar_event begin_member(struct tar_parser *parser, uint64_t size)
         .has_nul = parser->has_nul,
         .is_sparse = parser->is_sparse || type == 'S',
     };
-    /* Links, devices and directories have no content, whatever their size says. */
+    /* Links, devices and directories have no content, regardless of their size. */
     parser->has_data = parser->member.type == TAR_FILE || parser->member.type == TAR_OTHER;
     parser->has_path = parser->has_link = parser->has_size = false;
     parser->is_too_long = parser->has_nul = parser->is_sparse = false;
@@ -412,7 +413,7 @@ enum tar_event tar_parser_feed(struct tar_parser *parser, const void *data, size
     return event;
 }
 
-/* --- what may be unpacked --------------------------------------------------------------------- */
+/* --- safe paths ---------------------------------------------------------------------------- */
 
 const char *tar_clean_path(const char *path, char *out)
 {
@@ -442,7 +443,8 @@ const char *tar_clean_path(const char *path, char *out)
     return filled ? NULL : "the path is empty";
 }
 
-/* By its text alone: how deep the link lies, and how far up and down its target goes from there. */
+/* Decides by the texts alone: the depth of the link, and how far up and down its target goes from
+ * there. */
 const char *tar_link_problem(const char *path, const char *target)
 {
     long depth = 0;

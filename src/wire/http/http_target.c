@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The request target and the Host header. */
 
 #include "base/str.h"
-#include "wire/http_parser.h"
+#include "wire/http/http_parser.h"
 
 #include <string.h>
 

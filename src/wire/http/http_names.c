@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tables: character classes, methods, reason phrases. */
 
 #include "base/macros.h"
-#include "wire/http_parser.h"
+#include "wire/http/http_parser.h"
 
 #include <string.h>
 

@@ -1,7 +1,8 @@
-#include "wire/challenge.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/http/challenge.h"
 
 #include "base/macros.h"
-#include "wire/http_parser.h"
+#include "wire/http/http_parser.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static enum challenge_scheme scheme_of(const char *token, size_t length)
     return token_is(token, length, "Basic") ? CHALLENGE_BASIC : CHALLENGE_NONE;
 }
 
-/* A quoted string or a token into `value`; the place behind it, or NULL. */
+/* Reads a quoted string or a token into `value`; returns the position behind it, or NULL. */
 static const char *read_value(const char *at, char value[CHALLENGE_TEXT_SIZE])
 {
     bool quoted = *at == '"';
@@ -72,8 +73,8 @@ static void take_parameter(struct challenge *challenge, const char *name, size_t
             memcpy((char *)challenge + known[i].offset, value, CHALLENGE_TEXT_SIZE);
 }
 
-/* The parameters of one challenge. They end where the next token is followed by no '=': that is the
- * scheme of the next one. The place of that, or NULL. */
+/* The parameters of one challenge. They end at a token without '=', which is the scheme of the next
+ * challenge. Returns its position, or NULL. */
 static const char *read_parameters(struct challenge *challenge, const char *at)
 {
     char value[CHALLENGE_TEXT_SIZE];

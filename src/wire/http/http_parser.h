@@ -1,14 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Inside of the HTTP codec: what http_head.c, http_target.c, http_body.c and http_parser.c share.
+ * Private to the HTTP codec: http_head.c, http_target.c, http_body.c and http_parser.c.
  *
  * The head is collected line by line in one arena, which is reused for the next message. Lines end
  * in the arena as C strings, and headers are kept as offsets until the head is complete, because
  * the arena may move while it grows.
  */
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 enum http_state {
     HTTP_STATE_FIRST_LINE,
@@ -81,10 +82,10 @@ static inline bool http_char_is(char c, unsigned class)
     return http_char_class[(uint8_t)c] & class;
 }
 
-/* -1 for what is not a hexadecimal digit. */
+/* -1 for a character that is not a hexadecimal digit. */
 int http_hex_digit(char c);
 
-/* Each returns -1, and HTTP_BAD is what the caller hears from now on. */
+/* Each returns -1, and the parser returns HTTP_BAD from now on. */
 int http_parser_refuse(struct http_parser *parser, int status, const char *reason);
 
 enum http_event http_head_feed(struct http_parser *parser, const uint8_t *data, size_t length,

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The body of a message: by length, by chunks with their trailers, or to the end of the input. */
 
 #include "base/macros.h"
-#include "wire/http_parser.h"
+#include "wire/http/http_parser.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -43,8 +44,8 @@ static int chunk_size_byte(struct http_parser *parser, uint8_t byte)
     return 0;
 }
 
-/* Trailers are dropped. One that says where the message ends or for whom it is must not even be
- * there: a proxy before us may have believed it. */
+/* Trailers are dropped. A trailer with a header of framing, routing or authentication is refused: a
+ * proxy before us may have used it. */
 static bool is_framing(const struct http_parser *parser)
 {
     static const char *const names[] = { "content-length", "transfer-encoding", "host",
@@ -111,7 +112,7 @@ static int expect_byte(struct http_parser *parser, uint8_t byte, uint8_t expecte
     return 0;
 }
 
-/* One byte of what stands around the chunks. */
+/* One byte of the framing around the chunks. */
 static int framing_byte(struct http_parser *parser, uint8_t byte)
 {
     switch (parser->state) {

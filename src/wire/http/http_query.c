@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Query parameters of a target. */
 
-#include "wire/http_parser.h"
+#include "wire/http/http_parser.h"
 
 #include <string.h>
 

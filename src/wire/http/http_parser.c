@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parser as its callers see it: one state machine over the head and the body. */
 
-#include "wire/http_parser.h"
+#include "wire/http/http_parser.h"
 
 #include "base/alloc.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -7,10 +8,10 @@
  * The same parser reads requests (server) and responses (client). It keeps only the head of the
  * message; body bytes are handed out as they stand in the caller's input, without a copy.
  *
- * What is refused although the standard leaves room for it: targets in absolute and authority form
- * ('*' is for OPTIONS alone), an empty line before a request, chunk extensions, transfer codings
- * other than exactly "chunked", header values that are not UTF-8, a port without digits in Host,
- * and a repeated header of which only one can be meant. Trailers are checked and dropped.
+ * Refused although the standard allows them: targets in absolute and authority form ('*' is for
+ * OPTIONS alone), an empty line before a request, chunk extensions, transfer codings other than
+ * exactly "chunked", header values that are not UTF-8, a port without digits in Host, and a
+ * repeated header of which only one can be meant. Trailers are checked and dropped.
  */
 
 #include "base/buffer.h"
@@ -101,7 +102,7 @@ const struct http_head *http_parser_head(const struct http_parser *parser);
 int http_parser_status(const struct http_parser *parser);
 const char *http_parser_reason(const struct http_parser *parser);
 
-/* Responses to HEAD have no body whatever their headers say; for this message only. */
+/* Responses to HEAD have no body, regardless of their headers; for this message only. */
 void http_parser_expect_no_body(struct http_parser *parser);
 
 /* NULL when absent; the first when there are several. Names are given in lower case. */
@@ -117,6 +118,10 @@ int http_escape(struct buffer *buffer, const char *text);
 
 /* Appends "name: value" and CRLF; control characters become '?', so it stays one line. */
 int http_put_header(struct buffer *buffer, const char *name, const char *value);
+
+/* A header bytes=START-END for content of `size`: 1 when there is one range, 0 when all of it is
+ * meant, -1 when the range lies outside. `header` may be NULL. */
+int http_range(const char *header, uint64_t size, uint64_t *out_start, uint64_t *out_end);
 
 const char *http_method_name(enum http_method method);
 const char *http_status_text(int status);

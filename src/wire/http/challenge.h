@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * WWW-Authenticate (RFC 9110, 11.6.1): what a server wants to see before it answers. One header may
- * hold several challenges; those with a scheme other than Bearer and Basic are skipped.
+ * WWW-Authenticate (RFC 9110, 11.6.1): the authentication that a server asks for. One header may
+ * hold several challenges; schemes other than Bearer and Basic are skipped.
  */
 
 #include "base/error.h"

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writing parts of a head. */
 
-#include "wire/http_parser.h"
+#include "wire/http/http_parser.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The head of a message: lines, the table of headers that mean something to the codec, framing. */
 
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/str.h"
-#include "wire/http_parser.h"
+#include "wire/http/http_parser.h"
 
 #include <assert.h>
 #include <string.h>
@@ -17,7 +18,7 @@ struct known_header {
     const char *name;
     size_t length;
     known_header_fn *take; /* NULL when only its number matters */
-    bool once;             /* in a request; in a response only what frames it */
+    bool once;             /* in a request; in a response only if it `frames` */
     bool frames;
 };
 
@@ -291,8 +292,7 @@ static int header_take(struct http_parser *parser, const char *name, size_t leng
     return 0;
 }
 
-/* Programs behind gateways read X_API_Key as X-API-Key: such a look-alike is nobody's honest
- * header. */
+/* Refuses X_API_Key and the like, which programs behind gateways read as X-API-Key. */
 static int header_check_underscores(struct http_parser *parser, const char *name, size_t length)
 {
     for (size_t row = 0; row < ARRAY_LENGTH(known_headers); row++) {
