@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "loop/flow.h"
 
 #include "base/alloc.h"
@@ -8,8 +9,8 @@
 
 #define NEVER UINT64_MAX /* no turn of the loop */
 
-/* What is left of one turn. Sources that find bytes and sources that waited have one each, so that
- * neither takes the place of the other. */
+/* The rest of the budget of one turn. Sources that find bytes and sources that waited have one
+ * each, so that neither starves the other. */
 struct share {
     uint64_t turn; /* of the loop */
     uint64_t left;
@@ -22,7 +23,7 @@ struct flows {
     struct list waiting; /* flows with sources that wait, the next one first */
     struct timer work;
     struct share fresh;          /* for sources that find bytes */
-    struct share waited;         /* for those that are served from here */
+    struct share waited;         /* for sources that waited */
     struct flow_source *serving; /* borrowed; NULL outside of on_work() */
 };
 
@@ -186,7 +187,7 @@ bool flow_wait(struct flow_source *source)
     return source->flow != NULL;
 }
 
-/* --- serving those that wait ----------------------------------------------------------------- */
+/* --- serving waiting sources --------------------------------------------------------------- */
 
 static void serve_first(struct flows *flows, struct flow *flow)
 {
@@ -202,8 +203,8 @@ static void serve_first(struct flows *flows, struct flow *flow)
     flows->serving = NULL;
 }
 
-/* The flow whose turn it is; NULL when all have had theirs: one has no share left, or a source of
- * it comes round that waits for the next turn. */
+/* The next flow to serve; NULL when the turn is over: the flow has no share left, or its next
+ * source was served in this turn. */
 static struct flow *next_flow(const struct flows *flows)
 {
     struct flow *flow = list_first(&flows->waiting, struct flow, node);
@@ -215,7 +216,7 @@ static struct flow *next_flow(const struct flows *flows)
     return flow_left(flow) ? flow : NULL;
 }
 
-/* At least one is served. Each flow has its share once: a turn ends when it comes round. */
+/* Serves at least one source. Each flow gets its share once in a turn. */
 static void on_work(struct timer *timer)
 {
     struct flows *flows = container_of(timer, struct flows, work);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -6,12 +7,11 @@
  * Sources that belong together, such as all streams of one session, are one flow. A flow may take
  * FLOW_BYTES in a turn, and all flows together stop when FLOWS_BYTES or FLOWS_US of the turn are
  * used up. A source that has no share left waits here and is served FLOWS_PAUSE_US later: flows in
- * rotation, and in rotation the sources of a flow. Whatever one flow brings, timers, requests and
- * other flows are served between two of its shares, and the process has time to spare for them.
- * One source that is alone does not wait.
+ * rotation, and in rotation the sources of a flow. Timers, requests and other flows are served
+ * between two shares of a flow, however many bytes it has. A single source does not wait.
  *
- * A source asks before it takes, says afterwards what it took, and does not watch its descriptor
- * while it waits. Without a flow (`flows` NULL) there is no limit.
+ * A source asks before it takes bytes, reports their number afterwards, and does not watch its
+ * descriptor while it waits. Without a flow (`flows` NULL) there is no limit.
  */
 
 #include "base/list.h"
@@ -32,7 +32,7 @@ struct flows;
 struct flow_source;
 typedef void flow_serve_fn(struct flow_source *source);
 
-/* Embedded by whoever takes bytes. */
+/* Embedded by the reader of the bytes. */
 struct flow_source {
     struct flow *flow; /* a reference; NULL without one */
     struct list node;  /* linked while it waits */
@@ -47,7 +47,7 @@ SCOPED_DEFINE(flows_free, struct flows);
 /* Sources with the same name share one flow. The name is copied. */
 void flow_join(struct flow_source *source, struct flows *flows, const char *name,
                flow_serve_fn *on_served);
-void flow_leave(struct flow_source *source); /* does nothing for one that has not joined */
+void flow_leave(struct flow_source *source); /* no effect before flow_join() */
 
 /* How many bytes may be taken now. At 0 the source waits, and on_served() comes in a later turn. */
 uint64_t flow_ask(struct flow_source *source);
@@ -56,8 +56,8 @@ uint64_t flow_ask(struct flow_source *source);
  * waiting, and `has_more`. */
 bool flow_took(struct flow_source *source, uint64_t bytes, bool has_more);
 
-/* It waits in any case, also when nobody else does. False without a flow. */
+/* The source waits even if no other source does. False without a flow. */
 bool flow_wait(struct flow_source *source);
 
-/* It waits no longer, for instance because its descriptor is closed. */
+/* The source waits no longer, for instance because its descriptor is closed. */
 void flow_stop_waiting(struct flow_source *source);

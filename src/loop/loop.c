@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "loop/loop.h"
 
 #include "base/alloc.h"
@@ -28,8 +29,8 @@ struct loop {
     struct event wake;        /* ends a wait when the first timer or wait_ms is due */
     int64_t wake_us;          /* when that is; 0 when it is not pending */
     struct queue soon;        /* deferred calls, all borrowed */
-    struct queue late;        /* those that come when the turn has nothing else to do */
-    struct queue last;        /* and behind these */
+    struct queue late;        /* calls for when the turn has nothing else to do */
+    struct queue last;        /* calls behind these */
     struct list turn_watches; /* borrowed */
     bool stopping;
 };
@@ -41,8 +42,8 @@ static void on_wake(evutil_socket_t fd UNUSED, short what UNUSED, void *context)
     loop->wake_us = 0;
 }
 
-/* What is not watched for lack of memory would never happen. Files that cannot be watched are ready
- * at any time, and whoever watches them does not need to be told. */
+/* An event that is not added for want of memory would never come. Regular files cannot be watched
+ * and are always ready: their error is ignored. */
 static void add_event(struct event *event, const struct timeval *timeout)
 {
     int before = errno;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -5,11 +6,11 @@
  * thread, except where it says otherwise, and state changes between two callbacks are atomic.
  *
  * Watches, timers and deferred calls are embedded in the object they serve; callbacks find it with
- * container_of. All of them may be stopped at any time, also from their own callback; stopping one
- * that is not active does nothing, so teardown needs no cases.
+ * container_of. All of them may be stopped at any time, also from their own callback; stopping an
+ * inactive one does nothing, so teardown needs no cases.
  *
- * Time comes from a `struct clock`. With a simulated one the loop does not wait: loop_advance()
- * moves the clock from deadline to deadline and runs what is due.
+ * Time comes from a `struct clock`. With a simulated clock the loop does not wait: loop_advance()
+ * moves the clock from deadline to deadline and runs the timers that are due.
  */
 
 #include "base/clock.h"
@@ -27,16 +28,16 @@ struct loop;
 
 /* The clock is borrowed. */
 struct loop *loop_new(const struct clock *clock);
-void loop_free(struct loop *loop); /* NULL is fine; runs what is still deferred */
+void loop_free(struct loop *loop); /* NULL is fine; runs pending deferred calls */
 SCOPED_DEFINE(loop_free, struct loop);
 
 void loop_run(struct loop *loop); /* until loop_stop() */
 void loop_stop(struct loop *loop);
 
 /*
- * One turn: runs what is deferred, waits at most `wait_ms` for something (0: not at all, negative:
- * for ever), then handles all of it, each descriptor once, however much more it has. It does not
- * wait when something was deferred. Turns do not nest: callbacks never call this, nor loop_run() or
+ * One turn: runs deferred calls, waits at most `wait_ms` for events (0: not at all, negative: for
+ * ever), then handles all events, each descriptor once, even if it has more. It does not wait when
+ * a call was deferred. Turns do not nest: callbacks never call this, nor loop_run() or
  * loop_advance().
  */
 void loop_turn(struct loop *loop, int64_t wait_ms);
@@ -45,8 +46,8 @@ uint64_t loop_turns(const struct loop *loop); /* how many have begun */
 /* Simulated clock only: moves on by `us`, running timers in order and turns in between. */
 void loop_advance(struct loop *loop, struct simulated_clock *clock, int64_t us);
 
-/* Runs what is deferred and nothing else: for taking things apart when the loop has stopped.
- * Whether there was anything. */
+/* Runs deferred calls and nothing else: for teardown when the loop has stopped. True when there
+ * were any. */
 bool loop_run_deferred(struct loop *loop);
 
 int64_t loop_now_us(const struct loop *loop);
@@ -64,10 +65,10 @@ struct io_watch {
     struct loop *loop; /* borrowed */
     io_ready_fn *on_ready;
     struct event event;
-    unsigned events; /* what is watched now; 0 when stopped */
+    unsigned events; /* events that are watched now; 0 when stopped */
 };
 
-/* Level-triggered. Starting again with other events changes what is watched. */
+/* Level-triggered. Starting again replaces the watched events. */
 void io_watch_start(struct io_watch *watch, struct loop *loop, int fd, unsigned events,
                     io_ready_fn *on_ready);
 void io_watch_stop(struct io_watch *watch);
@@ -110,8 +111,8 @@ struct deferred {
  * the order of queueing. Queueing a queued one does nothing. */
 void loop_defer(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 
-/* The same, but after everything else that happens in this turn: for what gathers. The last come
- * behind the late ones. */
+/* The same, but after all other work of this turn: for work in batches. The last calls come behind
+ * the late ones. */
 void loop_defer_late(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 void loop_defer_last(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 void loop_undefer(struct loop *loop, struct deferred *deferred);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "loop/process.h"
 
 #include "base/scoped.h"
@@ -23,8 +24,8 @@ enum { PIDFD_EXIT_KNOWN = 1 << 3, LOOK_US = 2 * 1000, LOOKS = 100 };
 
 static const struct process_exit unknown_exit = { .known = false, .code = -1 };
 
-/* How a process ended that is somebody else's child. The kernel tells once its parent has reaped
- * it; true in *out_later when that is yet to come. */
+/* How a process ended that is not our child. The kernel has its exit once its parent has reaped it;
+ * *out_later is true until then. */
 static struct process_exit ask_kernel(int pidfd, bool *out_later)
 {
     struct pidfd_exit info = { .mask = PIDFD_EXIT_KNOWN };

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * A process watched by its pidfd: on_exit comes once, from the loop, when it has died. For a child
- * the exit is reaped and told; for any other process it is known where the kernel tells (Linux
- * 6.15).
+ * A process watched by its pidfd: on_exit comes once, from the loop, when it has died. A child is
+ * reaped and its exit reported; the exit of any other process is known if the kernel provides it
+ * (Linux 6.15).
  */
 
 #include "loop/loop.h"
@@ -14,7 +15,7 @@ struct process;
 typedef void process_exit_fn(struct process *process);
 
 struct process_exit {
-    bool known; /* false for somebody else's child on an older kernel */
+    bool known; /* false for a process that is not our child, on an older kernel */
     int code;   /* exit code, -1 when killed by a signal */
     int signal; /* 0 unless killed by one */
 };

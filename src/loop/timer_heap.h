@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The armed timers of a loop as a binary heap: the one that expires first is at the top. */
+/* The armed timers of a loop as a binary heap, with the next to expire at the top. */
 
 #include "loop/loop.h"
 

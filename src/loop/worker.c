@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "loop/worker.h"
 
 #include "base/alloc.h"
@@ -48,8 +49,8 @@ static struct job *queue_pop(struct job_queue *queue)
     return job;
 }
 
-/* One wake-up for each batch: later jobs join the queue that the loop has been told of. Without the
- * lock, or the loop would wake up only to wait for it. */
+/* Wakes the loop once for each batch of ended jobs. The lock is released for that, or the loop
+ * would wake up only to wait for it. */
 static void job_finish(struct worker *worker, struct job *job)
 {
     bool wake = !worker->ended.first;
@@ -113,8 +114,8 @@ static void on_jobs_ended(struct io_watch *watch, unsigned events UNUSED)
     call_done(worker, take_ended(worker));
 }
 
-/* Signals belong to the loop's thread, except for the one that a refused system call raises where
- * it was made: blocked it would end the process. */
+/* Signals belong to the loop's thread, except for SIGSYS, which a refused system call raises in its
+ * own thread: blocked it would end the process. */
 static void start_threads(struct worker *worker, const char *name)
 {
     char short_name[16];

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Worker threads for what blocks: fsync, unlinking trees, DNS. A job runs on a thread and comes
- * back as a call of `done` on the loop, exactly once, never inside worker_submit(). A worker with
- * one thread keeps jobs in order.
+ * Worker threads for calls that block: fsync, unlinking trees, DNS. A job runs on a thread and
+ * comes back as a call of `done` on the loop, exactly once, never inside worker_submit(). A worker
+ * with one thread keeps jobs in order.
  */
 
 #include "base/scoped.h"
@@ -19,14 +20,14 @@ struct job {
     struct job *next;
 };
 
-/* The loop is borrowed. The name is what tools like ps show; 15 bytes of it are kept. */
+/* The loop is borrowed. The name is for tools like ps; it is cut to 15 bytes. */
 struct worker *worker_new(struct loop *loop, unsigned threads, const char *name);
 
-/* Waits for all submitted jobs, also those that a done submits meanwhile, and runs their done. NULL
- * is fine; not from a done. True when there were any. */
+/* Waits for all submitted jobs, also jobs that a `done` submits meanwhile, and runs their `done`.
+ * NULL is fine; not from a done. True when there were any. */
 bool worker_drain(struct worker *worker);
 
-/* Drains it first. NULL is fine; not from a done. */
+/* Drains the worker first. NULL is fine; not from a `done`. */
 void worker_free(struct worker *worker);
 SCOPED_DEFINE(worker_free, struct worker);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -44,7 +45,7 @@ struct workflow {
 };
 
 /* Starts the first step at once. on_end comes once, from the loop, never inside this call; it may
- * free the workflow, or start it anew. */
+ * free or restart the workflow. */
 void workflow_start(struct workflow *workflow, struct loop *loop, const struct workflow_step *steps,
                     workflow_step_fn *on_end);
 
@@ -62,6 +63,6 @@ bool workflow_is_running(const struct workflow *workflow);
 /* Whether the step with this start has begun and not reported its end. */
 bool workflow_is_at(const struct workflow *workflow, workflow_step_fn *start);
 
-/* Leaves it where it is: on_end does not come. Only between two steps, or when the running one is
- * never going to report its end. */
+/* Abandons the workflow: on_end does not come. Only between two steps, or when the running step
+ * never reports its end. */
 void workflow_drop(struct workflow *workflow);
