@@ -1,5 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/alloc.h"
 #include "base/macros.h"
 #include "base/str.h"
+#include "config/mountable.h"
 #include "config/redis_url.h"
 #include "config/settings.h"
 
@@ -63,7 +66,7 @@ static int check_listen(const struct config *config, struct error *err)
     return 0;
 }
 
-/* Keys that come over a network in the clear are anybody's keys. */
+/* Keys that come over a network in the clear can be replaced on the way. */
 static bool url_is_trustworthy(const char *url)
 {
     const char *host = url + strlen("http://");
@@ -105,6 +108,24 @@ static int check_tls(const struct config *config, struct error *err)
     return 0;
 }
 
+static int check_dashboard(const struct config *config, struct error *err)
+{
+    const char *url = config->dashboard.url;
+    const char *host = str_starts_with(url, "https://")  ? url + strlen("https://")
+                       : str_starts_with(url, "http://") ? url + strlen("http://")
+                                                         : NULL;
+
+    if (!*url)
+        return 0;
+    for (const char *at = url; *at; at++)
+        if (*at <= ' ' || strchr("\"\\?#;,@", *at) || (unsigned char)*at >= 127)
+            host = NULL;
+    if (host && *host && *host != '/' && *host != ':')
+        return 0;
+    error_set(err, ERR_INVALID, "dashboard.url: \"%.100s\" is not the URL of a page", url);
+    return error_hint(err, "write it as https://HOST[:PORT]/[PATH/], without query and fragment");
+}
+
 static bool redis_sync_is_known(const char *text)
 {
     uint64_t count;
@@ -143,11 +164,50 @@ static int check_store(const struct config *config, struct error *err)
     return 0;
 }
 
-/* No component may be ".." and none empty: what is written is where it goes. */
-static bool path_is_clean(const char *path)
+static bool is_node_address(const char *address)
 {
-    return *path == '/' && path[1] && !strstr(path, "//") && !strstr(path, "/../") &&
-           !strstr(path, "/./") && !str_ends_with(path, "/..") && !str_ends_with(path, "/.");
+    const char *host = strstr(address, "://");
+
+    return (str_starts_with(address, "http://") || str_starts_with(address, "https://")) &&
+           host[3] && host[3] != ':' && strrchr(host + 3, ':') && !strchr(host + 3, '/');
+}
+
+static int check_node(const struct config *config, struct error *err)
+{
+    if (!path_is_plain_name(config->node.id) || strlen(config->node.id) > 64)
+        return error_set(err, ERR_INVALID, "node.id: \"%.100s\" is not a plain name",
+                         config->node.id);
+    if (!*config->node.address)
+        return 0;
+    if (!is_node_address(config->node.address)) {
+        error_set(err, ERR_INVALID, "node.address: \"%.100s\" is not the address of a node",
+                  config->node.address);
+        return error_hint(err, "write http://HOST:PORT or https://HOST:PORT");
+    }
+    if (config->store.kind != STORE_KIND_REDIS) {
+        error_set(err, ERR_INVALID, "node.address is for nodes that share a Redis server");
+        return error_hint(err, "set store.kind to redis, or leave node.address out");
+    }
+    if (!*config->node.secret_file) {
+        error_set(err, ERR_INVALID, "node.secret_file is needed with node.address");
+        return error_hint(err, "write 32 random bytes or more into a file, the same on all nodes: "
+                               "openssl rand -hex 32");
+    }
+    return 0;
+}
+
+bool config_is_clustered(const struct config *config)
+{
+    return config->store.kind == STORE_KIND_REDIS && *config->node.address;
+}
+
+/* A slash at the end is fine: settings have had one. */
+static bool is_mount_point(const char *path)
+{
+    size_t length = strlen(path);
+    scoped(free) char *bare = xstrndup(path, length - (length > 1 && path[length - 1] == '/'));
+
+    return path_is_clean(bare) && bare[1];
 }
 
 static int check_mount(const struct config_mounts *mounts, size_t index, struct error *err)
@@ -155,7 +215,7 @@ static int check_mount(const struct config_mounts *mounts, size_t index, struct 
     const struct config_mount *mount = &mounts->items[index];
     struct stat info;
 
-    if (!path_is_clean(mount->path))
+    if (!is_mount_point(mount->path))
         return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is not a valid mount point",
                          mount->path);
     for (size_t i = 0; i < index; i++)
@@ -182,10 +242,10 @@ static int check_sandbox(const struct config *config, struct error *err)
     for (size_t i = 0; i < config->sandbox.mounts.count; i++)
         if (check_mount(&config->sandbox.mounts, i, err) < 0)
             return -1;
-    return 0;
+    return config_mountable_check(config, err);
 }
 
-/* What the operator offers has to be what callers may have. */
+/* A flavor must fit under the operator's own ceiling. */
 static int check_flavor_ceiling(const struct config *config, const struct config_flavor *flavor,
                                 struct error *err)
 {
@@ -283,7 +343,8 @@ int config_check(const struct config *config, struct error *err)
     if (config->exec.output_capture_bytes > config->exec.output_spool_bytes)
         return error_set(err, ERR_INVALID, "exec.output_capture must not exceed exec.output_spool");
     if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
-        check_tls(config, err) < 0 || check_store(config, err) < 0 ||
+        check_tls(config, err) < 0 || check_dashboard(config, err) < 0 ||
+        check_store(config, err) < 0 || check_node(config, err) < 0 ||
         check_sandbox(config, err) < 0 || check_flavors(config, err) < 0 ||
         check_owners(config, err) < 0 || check_budget(config, err) < 0 ||
         check_rules(config, err) < 0 || config_check_docker(config, err) < 0)

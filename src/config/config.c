@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config/config.h"
 
 #include "base/alloc.h"
@@ -128,7 +129,7 @@ static void derive_flavors(struct config *config)
     struct config_flavor *flavor;
 
     if (config->flavors.count) {
-        /* What sessions get without asking is free. */
+        /* The first flavor, which sessions get without asking, is free. */
         if (config->flavors.items[0].price_per_hour < 0)
             config->flavors.items[0].price_per_hour = 0;
         return;
@@ -139,6 +140,14 @@ static void derive_flavors(struct config *config)
     flavor->name = xstrdup("cpu-basic");
     flavor->price_per_hour = 0;
     config->flavors = (struct config_flavors){ .items = flavor, .count = 1 };
+}
+
+static void derive_node(struct config *config)
+{
+    if (!config_is_default(config, "node.id") && *config->node.id)
+        return;
+    free(config->node.id);
+    config->node.id = xstrdup(config->instance);
 }
 
 static void derive_audit(struct config *config)
@@ -154,6 +163,7 @@ static void config_derive(struct config *config)
     derive_text(config, "state_dir", &config->state_dir, default_state_dir);
     derive_text(config, "runtime_dir", &config->runtime_dir, default_runtime_dir);
     derive_text(config, "instance", &config->instance, default_instance);
+    derive_node(config);
     derive_listen(config);
     derive_audit(config);
     derive_flavors(config);
@@ -178,6 +188,17 @@ static char *find_file(const char *path)
     directory = xdg_path("XDG_CONFIG_HOME", ".config");
     user_path = path_join(directory, "sandglass.yaml");
     return access(user_path, F_OK) == 0 ? steal_ptr(&user_path) : NULL;
+}
+
+char *config_new_file_path(void)
+{
+    scoped(free) char *directory = NULL;
+    const char *named = getenv("SANDGLASS_CONFIG");
+
+    if (!str_is_empty(named))
+        return xstrdup(named);
+    directory = geteuid() == 0 ? xstrdup("/etc/sandglass") : xdg_path("XDG_CONFIG_HOME", ".config");
+    return path_join(directory, "sandglass.yaml");
 }
 
 static int read_file(const char *path, struct buffer *out, struct error *err)

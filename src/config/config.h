@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -36,8 +37,11 @@ enum config_overflow { OVERFLOW_EVICT, OVERFLOW_WAIT, OVERFLOW_REJECT };
 enum config_idle { IDLE_END, IDLE_RELEASE };
 enum config_shutdown { SHUTDOWN_KEEP, SHUTDOWN_DESTROY };
 enum config_pull { PULL_NEVER, PULL_MISSING, PULL_ALWAYS };
+enum config_kubernetes_kind { KUBERNETES_POD, KUBERNETES_CLAIM };
+enum config_kubernetes_transport { KUBERNETES_EXEC, KUBERNETES_ADDRESS };
 enum config_docker_disk { DOCKER_DISK_AUTO, DOCKER_DISK_STORAGE, DOCKER_DISK_NONE };
 enum config_confine { CONFINE_AUTO, CONFINE_REQUIRED, CONFINE_OFF };
+enum config_e2b { E2B_AUTO, E2B_ON, E2B_OFF };
 enum config_log_format { CONFIG_LOG_AUTO, CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 
 /* All pointers below are owned by the config. Texts are never NULL; "" is "not set". */
@@ -71,7 +75,7 @@ struct config_mounts {
 /* As the choices of the settings that end with max.network. */
 enum config_max_network { MAX_NETWORK_UNSAID, MAX_NETWORK_NONE, MAX_NETWORK_OPEN };
 
-/* What may be asked for at most. 0: nothing is said about it here. */
+/* The most that callers may ask for. 0: not set here. */
 struct config_ceiling {
     uint64_t memory_bytes;
     uint64_t disk_bytes;
@@ -108,7 +112,7 @@ struct config_flavor {
     struct config_ceiling max; /* where it says something: in place of sandbox.max */
 };
 
-/* What the settings say about a template; most are not named there. */
+/* A row of the setting `templates`; most templates have none. */
 struct config_template {
     char *name;
     char *backend; /* "": sandbox.backend */
@@ -124,7 +128,7 @@ struct config_flavors {
     size_t count;
 };
 
-/* What all owners share, and each may hold only so much of. */
+/* Resources that all owners share, with a cap for each owner. */
 enum config_share {
     SHARE_SESSIONS,
     SHARE_EXECUTIONS,
@@ -134,10 +138,11 @@ enum config_share {
 };
 
 struct config_owner {
-    char *name;                  /* with all below it, or with * at the end */
-    struct config_list backends; /* that its sandboxes may have; empty: all */
-    struct config_ceiling max;   /* where it says something: in place of sandbox.max */
-    int64_t shares[SHARE_KINDS]; /* for it and all below it together; 0: nothing is said */
+    char *name;                    /* with all below it, or with * at the end */
+    struct config_list backends;   /* that its sandboxes may have; empty: all */
+    struct config_ceiling max;     /* where it says something: in place of sandbox.max */
+    struct config_list max_mounts; /* in place of sandbox.max.mounts; empty: nothing is said */
+    int64_t shares[SHARE_KINDS];   /* for it and all below it together; 0: nothing is said */
 };
 
 enum config_verdict { RULE_PASS, RULE_WARN, RULE_BLOCK };
@@ -146,7 +151,7 @@ enum config_verdict { RULE_PASS, RULE_WARN, RULE_BLOCK };
 struct config_rule {
     char *name;
     char *pattern; /* a POSIX extended regular expression */
-    char *message; /* for whoever ran it; "" without one */
+    char *message; /* for the caller; "" without one */
     int verdict;   /* enum config_verdict */
 };
 
@@ -180,6 +185,15 @@ struct config {
             char *ca;
         } redis;
     } store;
+
+    struct {
+        char *id;
+        char *address; /* "http://HOST:PORT" or "https://HOST:PORT"; "": not a node of a cluster */
+        int64_t lease_ms;
+        char *secret_file;
+        char *ca;
+        struct config_map labels;
+    } node;
 
     struct {
         int confine; /* enum config_confine */
@@ -218,6 +232,7 @@ struct config {
         int seccomp; /* enum config_seccomp */
         bool relay;
         struct config_ceiling max;
+        struct config_list max_mounts; /* see config/mountable.h */
         struct config_list env_pass;
         struct config_map env_set; /* values that named a variable are already replaced */
         struct config_mounts mounts;
@@ -242,6 +257,30 @@ struct config {
             char *key;
         } tls;
     } docker;
+
+    struct {
+        char *kubeconfig; /* "": $KUBECONFIG, or the service account of the pod */
+        char *context;    /* "": the current one */
+        char *namespace;  /* "": that of the context or of the pod */
+        int kind;         /* enum config_kubernetes_kind */
+        int transport;    /* enum config_kubernetes_transport */
+        int64_t port;     /* of the gate in pods, with KUBERNETES_ADDRESS */
+        char *warm_pool;  /* of claims; "": templates have to be named */
+        char *image;      /* "": templates have to be named */
+        int pull;         /* enum config_pull */
+        struct config_list pull_secrets;
+        char *runtime_class;              /* "": the cluster's own */
+        struct config_list node_selector; /* "KEY=VALUE" */
+        struct config_list tolerations;   /* "KEY[=VALUE][:EFFECT]" */
+        int64_t user;
+        bool read_only;
+        char *gpu_resource;
+        uint32_t cpu_request_millis; /* 0: the limit */
+        bool network_enforced;       /* the operator's word */
+        int64_t schedule_timeout_ms;
+        int64_t start_timeout_ms;
+        int64_t active_deadline_ms; /* 0: none */
+    } kubernetes;
 
     struct {
         bool allow_private;
@@ -345,6 +384,25 @@ struct config {
     } mcp;
 
     struct {
+        int enabled; /* enum config_e2b */
+    } e2b;
+
+    struct {
+        char *domain; /* "": no host names for ports */
+    } ports;
+
+    struct {
+        int64_t interval_ms; /* 0: no samples */
+        int64_t samples;     /* of one sandbox */
+    } usage;
+
+    struct {
+        bool enabled;
+        char *url; /* as browsers reach it through a proxy; "": as the daemon listens */
+        int64_t login_timeout_ms;
+    } dashboard;
+
+    struct {
         char *certificate; /* "": TCP listeners speak plain HTTP */
         char *key;
     } tls;
@@ -377,6 +435,10 @@ struct config {
 /* Fills a config from defaults, file and environment. On failure there is nothing to release. */
 int config_load(struct config *config, const char *path, struct error *err);
 
+/* Where a new file belongs so that config_load() finds it: $SANDGLASS_CONFIG, else the system's path
+ * for root and that of the user for others; allocated. */
+char *config_new_file_path(void);
+
 /* As config_load, from text in memory that errors call `name`; the environment sets nothing. */
 int config_load_text(struct config *config, const char *text, size_t length, const char *name,
                      struct error *err);
@@ -392,11 +454,11 @@ static inline void scoped_config_fini(struct config *config)
 int config_set(struct config *config, const char *key, const char *value, const char *origin,
                struct error *err);
 
-/* What no single setting can know: that they fit together, that mounts exist, that an address open
- * to others asks who is there. Called once all of them are set. */
-/* Whether nobody has set it. The key has to exist. */
+/* Whether a setting has its default. The key has to exist. */
 bool config_is_default(const struct config *config, const char *key);
 
+/* Checks across settings: that they fit together, that mounts exist, that an address open to others
+ * needs authentication. Called once all of them are set. */
 int config_check(const struct config *config, struct error *err);
 
 /* By name; "" is the default one. NULL when there is none. */
@@ -422,6 +484,9 @@ uint64_t config_ceiling_get(const struct config_ceiling *ceiling, enum config_li
 
 /* The row with the longest name that fits this owner; NULL when there is none. */
 const struct config_owner *config_owner_find(const struct config *config, const char *owner);
+
+/* Whether this daemon is a node among several: it shares its store, and has an address. */
+bool config_is_clustered(const struct config *config);
 
 /* The effective settings with their origins: as YAML that reads back, or as one JSON object
  * {KEY: {"value", "origin"}} with durations in seconds and sizes in bytes. The values of

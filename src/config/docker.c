@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/scoped.h"
@@ -78,7 +79,7 @@ static const char *variable_of(bool is_wanted, const char *name)
     return str_is_empty(value) ? NULL : value;
 }
 
-/* Whoever names one file means the others too. */
+/* The three files belong together: one that is set stands for all of them. */
 static bool has_tls(const struct config *config)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(tls_files); i++)
@@ -162,7 +163,7 @@ static int check_file(const struct config *config, const char *key, struct error
     struct stat info;
 
     if (!*path || stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR))
-        return 0; /* whoever checks the settings need not be the one who may read the file */
+        return 0; /* the user who checks the settings need not be able to read the file */
     error_set(err, ERR_INVALID, "%s: %s does not exist", key, path);
     return error_hint(err, "create it, or remove the setting or DOCKER_CERT_PATH");
 }

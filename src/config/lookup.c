@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/macros.h"
 #include "base/str.h"
 #include "config/settings.h"
@@ -46,7 +47,8 @@ static bool is_last_word(const char *key, const char *row_key)
 
 int setting_refuse_key(const struct setting *rows, const char *key, struct error *err)
 {
-    unsigned smallest = MAX(3U, (unsigned)MIN(strlen(key), (size_t)60) / 4);
+    size_t key_length = MIN(strlen(key), (size_t)60);
+    unsigned smallest = key_length < 4 ? 2 : MAX(3U, (unsigned)key_length / 4);
     const char *nearest = NULL;
     size_t length = 0;
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config/settings.h"
 
 #include "backend/names.h"
@@ -55,7 +56,8 @@ const struct setting settings[] = {
         .fallback = "auto",
         .choices = CHOICES("auto", "required", "off"),
         .help = "Confinement of the daemon itself: a system call filter, and Landlock rules for "
-                "files and ports. auto uses whatever the kernel supports; required refuses to "
+                "files and ports. auto uses both as far as the kernel supports them; required "
+                "refuses to "
                 "start without both.",
     },
     {
@@ -291,7 +293,7 @@ const struct setting settings[] = {
         .key = "sandbox.env.pass",
         .type = SETTING_LIST,
         .offset = FIELD(sandbox.env_pass),
-        .fallback = "PATH LANG LC_ALL LC_CTYPE TZ SSL_CERT_FILE SSL_CERT_DIR",
+        .fallback = "LANG LC_ALL LC_CTYPE TZ SSL_CERT_FILE SSL_CERT_DIR",
         .help = "Variables copied from the daemon's environment into sandboxes; no other variable "
                 "is copied.",
     },
@@ -444,6 +446,185 @@ const struct setting settings[] = {
         .help = "File with the private key of docker.tls.cert.",
     },
     {
+        .key = "kubernetes.kubeconfig",
+        .type = SETTING_PATH,
+        .offset = FIELD(kubernetes.kubeconfig),
+        .fallback = "",
+        .shown_default = "$KUBECONFIG, else the service account of the daemon's pod",
+        .help = "File with the address of the cluster's API server and the daemon's credentials: "
+                "certificates, a token or a tokenFile. Plugins that run programs are refused.",
+    },
+    {
+        .key = "kubernetes.context",
+        .type = SETTING_TEXT,
+        .offset = FIELD(kubernetes.context),
+        .fallback = "",
+        .shown_default = "current-context of the kubeconfig",
+        .help = "Context of the kubeconfig that the daemon uses.",
+    },
+    {
+        .key = "kubernetes.namespace",
+        .type = SETTING_TEXT,
+        .offset = FIELD(kubernetes.namespace),
+        .fallback = "",
+        .shown_default = "that of the context or of the daemon's pod, else default",
+        .help = "Namespace in which the backend kubernetes makes its pods.",
+    },
+    {
+        .key = "kubernetes.kind",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(kubernetes.kind),
+        .fallback = "pod",
+        .choices = CHOICES("pod", "claim"),
+        .help =
+            "What a sandbox is: a pod that the daemon makes, or one that a SandboxClaim takes from "
+            "a warm pool of the cluster (agent-sandbox, extensions.agents.x-k8s.io/v1beta1).",
+    },
+    {
+        .key = "kubernetes.transport",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(kubernetes.transport),
+        .fallback = "exec",
+        .choices = CHOICES("exec", "address"),
+        .help =
+            "How the daemon reaches a pod: by the exec of the API server, or by TCP to the pod's "
+            "address, encrypted. For pods that are made from then on.",
+    },
+    {
+        .key = "kubernetes.port",
+        .type = SETTING_COUNT,
+        .offset = FIELD(kubernetes.port),
+        .fallback = "4247",
+        .min = 1024,
+        .max = 65535,
+        .help = "Port at which pods listen for the daemon, with kubernetes.transport: address.",
+    },
+    {
+        .key = "kubernetes.warm_pool",
+        .type = SETTING_TEXT,
+        .offset = FIELD(kubernetes.warm_pool),
+        .fallback = "",
+        .help = "SandboxWarmPool of sandboxes for which no template is named, with "
+                "kubernetes.kind: claim.",
+    },
+    {
+        .key = "kubernetes.image",
+        .type = SETTING_TEXT,
+        .offset = FIELD(kubernetes.image),
+        .fallback = "",
+        .help = "Image of sandboxes in the backend kubernetes for which no template is named.",
+    },
+    {
+        .key = "kubernetes.pull",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(kubernetes.pull),
+        .fallback = "missing",
+        .choices = CHOICES("never", "missing", "always"),
+        .help = "When a node pulls an image: never, if it is missing, or for each sandbox.",
+    },
+    {
+        .key = "kubernetes.pull_secrets",
+        .type = SETTING_LIST,
+        .offset = FIELD(kubernetes.pull_secrets),
+        .fallback = "",
+        .help = "Secrets of the namespace with which nodes pull images from private registries.",
+    },
+    {
+        .key = "kubernetes.runtime_class",
+        .type = SETTING_TEXT,
+        .offset = FIELD(kubernetes.runtime_class),
+        .fallback = "",
+        .shown_default = "the cluster's own",
+        .help = "RuntimeClass of the pods, such as gvisor or kata.",
+    },
+    {
+        .key = "kubernetes.node_selector",
+        .type = SETTING_LIST,
+        .offset = FIELD(kubernetes.node_selector),
+        .fallback = "",
+        .help = "Labels that a node must have to run sandboxes, each KEY=VALUE.",
+    },
+    {
+        .key = "kubernetes.tolerations",
+        .type = SETTING_LIST,
+        .offset = FIELD(kubernetes.tolerations),
+        .fallback = "",
+        .help =
+            "Taints of nodes on which sandboxes may run all the same, each KEY[=VALUE][:EFFECT].",
+    },
+    {
+        .key = "kubernetes.user",
+        .type = SETTING_COUNT,
+        .offset = FIELD(kubernetes.user),
+        .fallback = "1000",
+        .min = 1,
+        .max = 2147483647,
+        .help = "User and group id of all programs in a pod.",
+    },
+    {
+        .key = "kubernetes.read_only",
+        .type = SETTING_BOOL,
+        .offset = FIELD(kubernetes.read_only),
+        .fallback = "false",
+        .help = "Mount the image read-only. Programs then write to the workspace and to /tmp only.",
+    },
+    {
+        .key = "kubernetes.gpu_resource",
+        .type = SETTING_TEXT,
+        .offset = FIELD(kubernetes.gpu_resource),
+        .fallback = "nvidia.com/gpu",
+        .help = "Name under which nodes offer GPUs, for flavors that have some.",
+    },
+    {
+        .key = "kubernetes.cpu_request",
+        .type = SETTING_CPUS,
+        .offset = FIELD(kubernetes.cpu_request_millis),
+        .fallback = "0",
+        .zero_is_off = true,
+        .shown_default = "the limit of the sandbox",
+        .min = 0.001,
+        .max = 4096,
+        .help = "Cores that a node keeps free for each sandbox, whose limit may be higher.",
+    },
+    {
+        .key = "kubernetes.network_enforced",
+        .type = SETTING_BOOL,
+        .offset = FIELD(kubernetes.network_enforced),
+        .fallback = "false",
+        .help = "Set it if the cluster's network plugin enforces NetworkPolicy. The API server "
+                "accepts a policy also where no plugin does; without this setting the isolation "
+                "report therefore lists the network as missing, and sandbox.require refuses it.",
+    },
+    {
+        .key = "kubernetes.schedule_timeout",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(kubernetes.schedule_timeout_ms),
+        .fallback = "1m",
+        .min = 1,
+        .max = DAY,
+        .help = "How long a pod that no node can take waits for one, such as from an autoscaler.",
+    },
+    {
+        .key = "kubernetes.start_timeout",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(kubernetes.start_timeout_ms),
+        .fallback = "10m",
+        .min = 1,
+        .max = DAY,
+        .help = "How long a pod may take to run, with the time for pulling its image.",
+    },
+    {
+        .key = "kubernetes.active_deadline",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(kubernetes.active_deadline_ms),
+        .fallback = "7d",
+        .zero_is_off = true,
+        .min = 60,
+        .max = YEAR,
+        .help = "The cluster ends a pod of this age even if no daemon is there to do it "
+                "(activeDeadlineSeconds); 0: never.",
+    },
+    {
         .key = "sessions.enabled",
         .type = SETTING_BOOL,
         .offset = FIELD(sessions.enabled),
@@ -529,8 +710,9 @@ const struct setting settings[] = {
         .type = SETTING_BOOL,
         .offset = FIELD(keep.files),
         .fallback = "false",
-        .help = "Keep the workspace when a sandbox ends, for the next sandbox of the session and "
-                "until retention ends. A session can override this.",
+        .help = "Save the workspace when a sandbox ends. The session's next sandbox gets it back; "
+                "after the session ends it stays downloadable for session.retention. Sessions can "
+                "override this.",
     },
     {
         .key = "keep.exclude",
@@ -749,7 +931,7 @@ const struct setting settings[] = {
         .type = SETTING_BOOL,
         .offset = FIELD(budget.auto_approve),
         .fallback = "false",
-        .help = "Start sessions with automatic approval of whatever fits under their cap.",
+        .help = "Start sessions with automatic approval of requests that fit under their cap.",
     },
     {
         .key = "budget.session_cap",
@@ -940,6 +1122,16 @@ const struct setting settings[] = {
     },
     CEILING_ROWS("sandbox.max.", FIELD(sandbox.max), "open"),
     {
+        .key = "sandbox.max.mounts",
+        .type = SETTING_LIST,
+        .offset = FIELD(sandbox.max_mounts),
+        .fallback = "",
+        .shown_default = "none",
+        .help = "Directories of the host that a caller may mount in a sandbox, with everything "
+                "below them: read-only, or with :rw behind the path for writing. max.mounts of an "
+                "owner holds in its place; none allows nothing.",
+    },
+    {
         .key = "templates",
         .type = SETTING_ITEMS,
         .offset = FIELD(templates),
@@ -1095,6 +1287,72 @@ const struct setting settings[] = {
                 "session.",
     },
     {
+        .key = "ports.domain",
+        .type = SETTING_TEXT,
+        .offset = FIELD(ports.domain),
+        .fallback = "",
+        .help =
+            "Domain whose names PORT-SESSION.DOMAIN, by a wildcard record, lead to ports inside "
+            "sandboxes: [http://|https://]DOMAIN[:PORT]. Scheme and port are for the URLs that "
+            "are given out, and only needed where a proxy stands before the daemon. Use a "
+            "domain that serves nothing else.",
+    },
+    {
+        .key = "usage.interval",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(usage.interval_ms),
+        .fallback = "10s",
+        .min = 1,
+        .max = HOUR,
+        .zero_is_off = true,
+        .help = "How often the usage of each live sandbox is sampled (cpu, memory, disk, "
+                "processes).",
+    },
+    {
+        .key = "usage.samples",
+        .type = SETTING_COUNT,
+        .offset = FIELD(usage.samples),
+        .fallback = "360",
+        .min = 1,
+        .max = 100000,
+        .help = "Samples kept in memory for one sandbox, 40 bytes each; the oldest are dropped.",
+    },
+    {
+        .key = "e2b.enabled",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(e2b.enabled),
+        .fallback = "auto",
+        .choices = CHOICES("auto", "true", "false"),
+        .help = "Answer the published clients of E2B. auto does so where auth.mode is keys.",
+    },
+    {
+        .key = "dashboard.enabled",
+        .type = SETTING_BOOL,
+        .offset = FIELD(dashboard.enabled),
+        .fallback = "true",
+        .help = "Serve the dashboard at /, and accept the cookie that browsers get there.",
+    },
+    {
+        .key = "dashboard.url",
+        .type = SETTING_TEXT,
+        .offset = FIELD(dashboard.url),
+        .fallback = "",
+        .help =
+            "URL of the dashboard as browsers see it, where a proxy stands between, such as "
+            "https://tools.example.com/sandglass/. Its origin is accepted, and the cookie is for "
+            "its path.",
+    },
+    {
+        .key = "dashboard.login_timeout",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(dashboard.login_timeout_ms),
+        .fallback = "12h",
+        .min = 60,
+        .max = 30 * DAY,
+        .help = "How long a login of the dashboard lasts. A login ends earlier with the key or the "
+                "token that it was made with.",
+    },
+    {
         .key = "tls.certificate",
         .type = SETTING_PATH,
         .offset = FIELD(tls.certificate),
@@ -1167,8 +1425,9 @@ const struct setting settings[] = {
         .type = SETTING_TEXT,
         .offset = FIELD(store.redis.sync),
         .fallback = "none",
-        .help = "What a record that a caller relies on waits for after Redis has acknowledged it: "
-                "nothing (none), N replicas (replicas:N), or the disk of the server (aof).",
+        .help = "Further confirmation that a record waits for before a caller is answered, after "
+                "Redis has acknowledged it: none, N replicas (replicas:N), or the disk of the "
+                "server (aof).",
     },
     {
         .key = "store.redis.ca",
@@ -1177,6 +1436,55 @@ const struct setting settings[] = {
         .fallback = "",
         .shown_default = "the authorities that the system trusts",
         .help = "PEM file of the authorities that may sign the certificate of a rediss:// server.",
+    },
+    {
+        .key = "node.id",
+        .type = SETTING_TEXT,
+        .offset = FIELD(node.id),
+        .fallback = "",
+        .shown_default = "instance",
+        .help = "Name of this daemon among those that share a Redis server.",
+    },
+    {
+        .key = "node.address",
+        .type = SETTING_TEXT,
+        .offset = FIELD(node.address),
+        .fallback = "",
+        .help = "Where the other daemons reach this one: http://HOST:PORT or https://HOST:PORT. "
+                "With it and store.kind redis this daemon is a node of a cluster.",
+    },
+    {
+        .key = "node.lease",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(node.lease_ms),
+        .fallback = "15s",
+        .min = 1,
+        .max = 600,
+        .help = "Time after which the other nodes take over the sessions of a node that does not "
+                "report to Redis any more. The same on all nodes.",
+    },
+    {
+        .key = "node.secret_file",
+        .type = SETTING_PATH,
+        .offset = FIELD(node.secret_file),
+        .fallback = "",
+        .help = "File with the secret that the nodes of a cluster share, at least 32 bytes. "
+                "Requests that one node relays to another are signed with it.",
+    },
+    {
+        .key = "node.ca",
+        .type = SETTING_PATH,
+        .offset = FIELD(node.ca),
+        .fallback = "",
+        .shown_default = "the authorities that the system trusts",
+        .help = "PEM file of the authorities that may sign the certificates of https:// nodes.",
+    },
+    {
+        .key = "node.labels",
+        .type = SETTING_MAP,
+        .offset = FIELD(node.labels),
+        .fallback = "",
+        .help = "Labels of this node, shown by GET /nodes.",
     },
     {
         .key = "store.sync",

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config/settings.h"
 
 #include "backend/names.h"
@@ -119,6 +120,10 @@ static const struct setting owner_rows[] = {
       .fallback = "",
       .choices = (const char *const[]){ BACKEND_NAMES NULL } },
     CEILING_ROWS("max.", OWNER_FIELD(max), ""),
+    { .key = "max.mounts",
+      .type = SETTING_LIST,
+      .offset = OWNER_FIELD(max_mounts),
+      .fallback = "" },
     SHARE_ROW("sessions", SHARE_SESSIONS),
     SHARE_ROW("executions", SHARE_EXECUTIONS),
     SHARE_ROW("terminals", SHARE_TERMINALS),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/str.h"
@@ -119,13 +120,14 @@ static int read_scalar(struct reader *reader, const struct setting *row, void *b
 }
 
 /* Each item as it stands; a single value is split as on the command line. */
-static int read_list(struct reader *reader, const struct setting *setting, struct error *err)
+static int read_list(struct reader *reader, const struct setting *setting, void *base,
+                     struct error *err)
 {
-    struct config_list *list = setting_field(setting, reader->config);
+    struct config_list *list = setting_field(setting, base);
 
     if (reader->event.type != YAML_SEQUENCE_START_EVENT)
-        return read_scalar(reader, setting, reader->config, err);
-    setting_release(setting, reader->config);
+        return read_scalar(reader, setting, base, err);
+    setting_release(setting, base);
     for (;;) {
         scoped(free) char *text = NULL;
 
@@ -210,6 +212,13 @@ static int read_item_group(struct reader *reader, struct item *item, const char 
     return read_item_fields(reader, item, key, err);
 }
 
+static int read_item_value(struct reader *reader, const struct setting *row, void *base,
+                           struct error *err)
+{
+    return row->type == SETTING_LIST ? read_list(reader, row, base, err)
+                                     : read_scalar(reader, row, base, err);
+}
+
 static int read_item_field(struct reader *reader, struct item *item, const char *prefix,
                            struct error *err)
 {
@@ -229,7 +238,7 @@ static int read_item_field(struct reader *reader, struct item *item, const char 
     if (item->seen & bit)
         return error_set(err, ERR_INVALID, "\"%s\" is set twice", row->key);
     item->seen |= bit;
-    if (read_event(reader, err) < 0 || read_scalar(reader, row, item->base, err) < 0)
+    if (read_event(reader, err) < 0 || read_item_value(reader, row, item->base, err) < 0)
         return error_wrap(err, "%s", row->key);
     return 0;
 }
@@ -289,7 +298,7 @@ static int read_items(struct reader *reader, const struct setting *setting, stru
 static int read_value(struct reader *reader, const struct setting *setting, struct error *err)
 {
     if (setting->type == SETTING_LIST)
-        return read_list(reader, setting, err);
+        return read_list(reader, setting, reader->config, err);
     if (setting->type == SETTING_MAP)
         return read_map(reader, setting, err);
     if (setting->type == SETTING_ITEMS)
