@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/http_call.h"
 
 #include "base/alloc.h"
@@ -38,7 +39,7 @@ void call_enter(struct http_call *call, enum call_state state)
     call->state = state;
 }
 
-/* Connected and not at its end. */
+/* Whether the call is connected and has not ended. */
 static bool call_is_open(const struct http_call *call)
 {
     return call->state == CALL_ASKING || call->state == CALL_ANSWERED || call->state == CALL_RAW;
@@ -101,8 +102,8 @@ bool call_may_repeat(const struct http_call *call)
            call->request.again.length;
 }
 
-/* A connection that had idled may have been closed by the server at the same moment. What may be
- * repeated is sent once more on a fresh one. */
+/* A connection that had idled may have been closed by the server at the same moment. A request that
+ * may be repeated is sent once more on a new connection. */
 static bool call_retry(struct http_call *call)
 {
     if (!call->connection.reused || !call_may_repeat(call) || call->state != CALL_ASKING ||
@@ -250,7 +251,8 @@ static bool call_step(struct http_call *call)
 
 /* --- settling ------------------------------------------------------------------------------ */
 
-/* An answer may come although the request could not be sent to its end; only reading tells. */
+/* A response may come although the request could not be sent completely; only reading shows
+ * that. */
 static void call_flush(struct http_call *call)
 {
     if (!call->request.queue.pending || call_is_connecting(call) || call->err.code ||
@@ -379,6 +381,15 @@ void call_connected(struct http_call *call)
 
 /* --- the request --------------------------------------------------------------------------- */
 
+static bool headers_have(const char *const *headers, const char *name)
+{
+    for (; headers && headers[0]; headers += 2) {
+        if (strcasecmp(headers[0], name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void put_request_head(struct buffer *head, struct http_call *call, const char *target,
                              const char *content_type, int64_t body_length,
                              const char *const *extra_headers)
@@ -387,11 +398,12 @@ static void put_request_head(struct buffer *head, struct http_call *call, const 
     char length[24];
 
     buffer_appendf(head, "%s %s HTTP/1.1\r\n", http_method_name(call->request.method), target);
-    http_put_header(head, "Host", client->host);
+    if (!headers_have(extra_headers, "Host"))
+        http_put_header(head, "Host", client->host);
     if (content_type)
         http_put_header(head, "Content-Type", content_type);
     snprintf(length, sizeof(length), "%lld", (long long)body_length);
-    if (call->request.streamed)
+    if (call->request.chunked)
         http_put_header(head, "Transfer-Encoding", "chunked");
     else if (body_length > 0 || call->request.method == HTTP_POST ||
              call->request.method == HTTP_PUT || call->request.method == HTTP_PATCH)
@@ -400,15 +412,6 @@ static void put_request_head(struct buffer *head, struct http_call *call, const 
     for (; extra_headers && extra_headers[0]; extra_headers += 2)
         http_put_header(head, extra_headers[0], extra_headers[1]);
     buffer_append(head, "\r\n", 2);
-}
-
-static bool headers_upgrade(const char *const *headers)
-{
-    for (; headers && headers[0]; headers += 2) {
-        if (strcasecmp(headers[0], "Upgrade") == 0)
-            return true;
-    }
-    return false;
 }
 
 static bool target_is_valid(const char *target)
@@ -426,7 +429,7 @@ static void call_fill(struct http_call *call, const char *target, const char *co
                       const void *body, int64_t body_length, const char *const *extra_headers)
 {
     scoped(buffer_fini) struct buffer head = BUFFER_INIT(1024 * 1024);
-    size_t length = body_length > 0 ? (size_t)body_length : 0;
+    size_t length = body && body_length > 0 ? (size_t)body_length : 0;
 
     put_request_head(&head, call, target, content_type, body_length, extra_headers);
     if (head.overflowed || send_queue_append(&call->request.queue, head.data, head.length) < 0 ||
@@ -451,8 +454,9 @@ struct http_call *http_client_request(struct http_client *client, enum http_meth
     call->user = user;
     call->request.method = method;
     call->connection.socket.fd = -1;
-    call->request.streamed = body_length < 0;
-    call->request.upgrades = headers_upgrade(extra_headers);
+    call->request.streamed = body_length < 0 || (!body && body_length > 0);
+    call->request.chunked = body_length < 0;
+    call->request.upgrades = headers_have(extra_headers, "Upgrade");
     call->request.sending = call->request.streamed ? SENDING_WANTS_ROOM : SENDING_ENDED;
     call->request.again = BUFFER_INIT(AGAIN_MAXIMUM);
     call->answer.unparsed = BUFFER_INIT(2 * HTTP_CALL_INPUT_BYTES);
@@ -483,7 +487,7 @@ int http_call_status(const struct http_call *call)
 void http_call_write(struct http_call *call, const void *data, size_t length)
 {
     struct call_request *request = &call->request;
-    bool chunked = request->streamed && call->state != CALL_RAW;
+    bool chunked = request->chunked && call->state != CALL_RAW;
     char size[24];
     int digits = snprintf(size, sizeof(size), "%zx\r\n", length);
 
@@ -508,12 +512,26 @@ void http_call_end(struct http_call *call)
         return;
     if (request->sending != SENDING_FAILED) {
         request->sending = SENDING_ENDED;
-        if (request->streamed && call->state < CALL_RAW)
+        if (request->chunked && call->state < CALL_RAW)
             (void)send_queue_append(&request->queue, "0\r\n\r\n", 5);
     }
     if (is_raw && !request->queue.pending)
         (void)shutdown(call->connection.socket.fd, SHUT_WR);
     call_wake(call);
+}
+
+int http_call_release(struct http_call *call, struct buffer *rest)
+{
+    int fd = call->connection.socket.fd;
+
+    assert(call->state == CALL_RAW);
+    input_load(call);
+    (void)buffer_append(rest, call->answer.data, call->answer.left);
+    call->answer.left = 0;
+    io_watch_stop(&call->connection.socket);
+    call->connection.socket.fd = -1;
+    http_call_cancel(call);
+    return fd;
 }
 
 size_t http_call_pending(const struct http_call *call)

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Inside of the HTTP client: one call and its connection. As in the server, what happens is noted
- * and then settled from the loop.
+ * Private to the HTTP client: one call and its connection. As in the server, events are noted and
+ * then settled from the loop.
  */
 
 #include "base/list.h"
@@ -15,23 +16,26 @@ struct http_client {
     struct loop *loop; /* borrowed */
     struct address address;
     struct tls *tls;       /* owned; NULL without it */
-    char *name;            /* owned: who the server has to be, for TLS */
+    char *name;            /* owned: expected name of the server, for TLS */
     char *host;            /* owned: for the Host header */
     char *url;             /* owned: for messages */
     struct buffer headers; /* of every request, as they go out */
     struct list calls;     /* open ones, owned */
-    int idle_fd;           /* owned: a connection to use again, or -1 */
-    bool fresh_posts;      /* the idle connection is for requests that may be repeated */
-    int64_t timeout_ms;    /* of a fetch */
-    uint8_t *scratch;      /* owned: what is read goes here first */
+    int *idle;             /* owned: connections to use again, the last one first */
+    size_t idle_count;
+    size_t idle_maximum;
+    bool is_given;      /* the connection was made elsewhere; there is no address */
+    bool fresh_posts;   /* idle connections are for requests that may be repeated */
+    int64_t timeout_ms; /* of a fetch */
+    uint8_t *scratch;   /* owned: buffer for reads */
 };
 
-/* What a call does. Connecting again after ASKING is the one way back: see call_retry(). */
+/* The state of a call. The only way back is from ASKING to CONNECTING: see call_retry(). */
 enum call_state {
     CALL_CONNECTING, /* connect() is under way, or nothing has begun */
     CALL_BACKLOGGED, /* the server's backlog is full: the timer tries again */
     CALL_ASKING,     /* connected; the head of the final answer has not come */
-    CALL_ANSWERED,   /* it has, and the body comes */
+    CALL_ANSWERED,   /* the head has come, and the body follows */
     CALL_RAW,        /* after 101: a plain stream both ways */
     CALL_FINISHED,   /* on_end is due, from the loop */
     CALL_CANCELLED,  /* freed as soon as no function of the call is on the stack */
@@ -57,6 +61,7 @@ struct call_connection {
 struct call_request {
     enum http_method method;
     bool streamed; /* the body comes by http_call_write() */
+    bool chunked;  /* and its length is not known */
     bool upgrades; /* asks for a plain stream */
     enum call_sending sending;
     struct send_queue queue;
@@ -111,7 +116,7 @@ void call_finish(struct http_call *call, const struct error *err);
 
 /* --- http_connect.c ------------------------------------------------------------------------ */
 
-/* Takes the idle connection, or starts a new one. */
+/* Takes an idle connection, or starts a new one. */
 void call_connect(struct http_call *call);
 void call_connect_ready(struct http_call *call); /* the socket became writable */
 void call_connected(struct http_call *call);     /* reported to http_call.c */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/http_client.h"
 
 #include "base/alloc.h"
@@ -53,16 +54,43 @@ struct http_client *http_client_new_with(struct loop *loop, const char *url,
     client->name = name_of(client->host);
     client->url = xstrdup(url);
     client->headers = BUFFER_INIT(HEADERS_MAXIMUM);
-    client->idle_fd = -1;
+    http_client_keep_idle(client, 1);
     client->timeout_ms = FETCH_TIMEOUT_MS;
     client->scratch = xmalloc(HTTP_CALL_INPUT_BYTES);
     list_init(&client->calls);
     return client;
 }
 
+int http_client_reload_files(struct http_client *client, const struct tls_files *files,
+                             struct error *err)
+{
+    if (!client->tls || tls_reload_client(client->tls, files, err) < 0)
+        return -1;
+    http_client_close_idle(client);
+    return 0;
+}
+
 struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err)
 {
     return http_client_new_with(loop, url, NULL, err);
+}
+
+struct http_client *http_client_new_on(struct loop *loop, int fd, const char *name,
+                                       const char *host)
+{
+    struct http_client *client = xnew(struct http_client);
+
+    client->loop = loop;
+    client->is_given = true;
+    client->host = xstrdup(host);
+    client->name = xstrdup(name);
+    client->url = xstrdup(name);
+    client->headers = BUFFER_INIT(HEADERS_MAXIMUM);
+    http_client_keep_idle(client, 1);
+    client->idle[client->idle_count++] = fd;
+    client->scratch = xmalloc(HTTP_CALL_INPUT_BYTES);
+    list_init(&client->calls);
+    return client;
 }
 
 void http_client_free(struct http_client *client)
@@ -71,7 +99,8 @@ void http_client_free(struct http_client *client)
         return;
     while (!list_is_empty(&client->calls))
         call_free(list_first(&client->calls, struct http_call, link));
-    fd_close(client->idle_fd);
+    http_client_close_idle(client);
+    free(client->idle);
     tls_free(client->tls);
     buffer_fini(&client->headers);
     free(client->name);
@@ -91,9 +120,17 @@ void http_client_set_fresh_posts(struct http_client *client)
     client->fresh_posts = true;
 }
 
+void http_client_keep_idle(struct http_client *client, size_t count)
+{
+    http_client_close_idle(client);
+    client->idle = xrealloc(client->idle, count, sizeof(*client->idle));
+    client->idle_maximum = count;
+}
+
 void http_client_close_idle(struct http_client *client)
 {
-    fd_close(steal_fd(&client->idle_fd));
+    while (client->idle_count)
+        fd_close(client->idle[--client->idle_count]);
 }
 
 void http_client_set_header(struct http_client *client, const char *name, const char *value)

@@ -1,4 +1,5 @@
-/* How a call gets its connection, and what becomes of it afterwards. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a call gets its connection and gives it back. */
 
 #include "net/http_call.h"
 
@@ -35,14 +36,19 @@ static bool take_idle(struct http_call *call)
     struct http_client *client = call->client;
     char byte;
 
-    if (client->idle_fd < 0 || (client->fresh_posts && !call_may_repeat(call)))
+    if (client->fresh_posts && !call_may_repeat(call))
         return false;
-    if (recv(client->idle_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
-        call->connection.socket.fd = steal_fd(&client->idle_fd);
-        call->connection.reused = true;
-        return true;
+    while (client->idle_count) {
+        int fd = client->idle[--client->idle_count];
+
+        if (client->is_given ||
+            (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN)) {
+            call->connection.socket.fd = fd;
+            call->connection.reused = !client->is_given;
+            return true;
+        }
+        fd_close(fd);
     }
-    fd_close(steal_fd(&client->idle_fd));
     return false;
 }
 
@@ -80,7 +86,7 @@ static void connect_try(struct http_call *call)
     }
 }
 
-/* A unix socket with a full backlog is tried again; nothing would tell when there is room. */
+/* A unix socket with a full backlog is retried by a timer: it cannot be polled for room. */
 static void on_connect_timer(struct timer *timer)
 {
     struct http_call *call = container_of(timer, struct http_call, connection.timer);
@@ -123,6 +129,10 @@ void call_connect(struct http_call *call)
         call_connected(call);
         return;
     }
+    if (client->is_given) {
+        connect_failed(call, ECONNRESET);
+        return;
+    }
     call->connection.socket.fd = client_socket(client);
     if (call->connection.socket.fd < 0)
         connect_failed(call, errno);
@@ -148,11 +158,12 @@ void call_give_back(struct http_call *call)
     struct http_client *client = call->client;
 
     assert(call->state == CALL_FINISHED);
-    if (call->err.code || !call->answer.status || call->answer.status == 101 ||
+    if (client->is_given || call->err.code || !call->answer.status || call->answer.status == 101 ||
         !http_parser_head(call->answer.parser)->keep_alive || call->answer.input != INPUT_OPEN ||
         call->request.sending != SENDING_ENDED || call->request.queue.pending ||
         call->answer.unparsed.length)
         return;
-    fd_close(client->idle_fd);
-    client->idle_fd = steal_fd(&call->connection.socket.fd);
+    if (client->idle_count == client->idle_maximum)
+        fd_close(client->idle[--client->idle_count]);
+    client->idle[client->idle_count++] = steal_fd(&call->connection.socket.fd);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/http_connection.h"
 
 #include "base/alloc.h"
@@ -46,12 +47,15 @@ void connection_close(struct http_connection *connection)
     free(connection);
 }
 
-/* A hang-up or a reset, as opposed to an end of input. */
+/* A hang-up or a reset, as opposed to an end of input. A connection whose halves were both closed in good
+ * order hangs up too: what the client has sent before is still to be passed on. */
 static void connection_check_peer(struct http_connection *connection)
 {
     struct pollfd look = { .fd = connection->socket.fd };
+    bool is_over = connection->peer_ended && connection->exchange.sending == EXCHANGE_ENDED;
+    int bad = POLLERR | POLLNVAL | (is_over ? 0 : POLLHUP);
 
-    if (poll(&look, 1, 0) == 1 && look.revents & (POLLHUP | POLLERR | POLLNVAL))
+    if (poll(&look, 1, 0) == 1 && look.revents & bad)
         connection->broken = true;
 }
 
@@ -69,7 +73,7 @@ static void connection_discard(struct http_connection *connection)
         connection->broken = true;
 }
 
-/* What was read is parsed where it stands; only what is left over is copied. */
+/* Input is parsed in the read buffer; only unparsed bytes are copied. */
 static void connection_read(struct http_connection *connection)
 {
     uint8_t *scratch = connection->server->scratch;
@@ -149,6 +153,18 @@ static void connection_run(struct http_connection *connection)
     }
 }
 
+/* Closes the sending half of an upgraded connection, if that is asked for and all is sent. */
+static void connection_half_close(struct http_connection *connection)
+{
+    struct http_exchange *exchange = &connection->exchange;
+
+    if (!exchange->active || exchange->sending != EXCHANGE_ENDS || connection->send_queue.pending ||
+        connection->broken)
+        return;
+    exchange->sending = EXCHANGE_ENDED;
+    connection->broken = shutdown(connection->socket.fd, SHUT_WR) < 0;
+}
+
 /* After the end of input, with an answer to come: has the client left, or does it listen? */
 static void connection_doubt(struct http_connection *connection)
 {
@@ -174,7 +190,7 @@ static bool connection_is_finished(struct http_connection *connection)
     return shutdown(connection->socket.fd, SHUT_WR) < 0;
 }
 
-/* --- what to wait for ---------------------------------------------------------------------- */
+/* --- watched events ------------------------------------------------------------------------ */
 
 static bool connection_reads(const struct http_connection *connection)
 {
@@ -259,6 +275,7 @@ void connection_settle(struct http_connection *connection)
     connection->now_us = loop_now_us(connection->server->loop);
     connection_load_input(connection);
     connection_run(connection);
+    connection_half_close(connection);
     connection_doubt(connection);
     connection_store_input(connection);
     connection->settling = false;

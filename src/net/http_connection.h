@@ -1,18 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Inside of the HTTP server: one connection and its exchange, of which there is one at a time.
+ * Private to the HTTP server: a connection and its exchange, one at a time.
  *
- * Everything that happens to a connection (bytes, an answer from the handler, a timer) only notes
- * it; connection_settle() then does what can be done. It runs from the loop, never below a call of
- * the handler, so callbacks never come from inside of the call that caused them, and memory can go
- * as soon as it returns.
+ * Every event of a connection (bytes, an answer from the handler, a timer) is only noted;
+ * connection_settle() then does all work that is possible. It runs from the loop, never below a
+ * call of the handler, so callbacks never come from inside of the call that caused them, and memory
+ * can go as soon as it returns.
  *
  * How a client that left differs from one that only closed its sending half, once its request is
  * complete: a unix socket reports a hang-up for the first and not for the second. TCP shows both as
  * an end of input, so something is sent that does no harm: the first bytes of the answer, which are
  * always the same, or between two chunks a leading zero of the next chunk's size. A peer that is
- * gone answers with a reset. Connections that are not read from are looked at once a second.
+ * gone answers with a reset. Connections that are not being read are checked once a second.
  */
 
 #include "base/id.h"
@@ -20,6 +21,12 @@
 #include "net/http_server.h"
 #include "net/listener.h"
 #include "net/send_queue.h"
+
+enum exchange_sending {
+    EXCHANGE_SENDS,
+    EXCHANGE_ENDS, /* when everything is sent */
+    EXCHANGE_ENDED,
+};
 
 struct http_exchange {
     char id[ID_SIZE];
@@ -42,9 +49,10 @@ struct http_exchange {
     bool started;        /* the head of the answer is written */
     bool ended;
     bool chunked;
-    bool without_body; /* HEAD, 204, 304 */
-    bool raw;          /* after 101 */
-    bool keep_alive;   /* decided with the head of the answer */
+    bool without_body;             /* HEAD, 204, 304 */
+    bool raw;                      /* after 101 */
+    enum exchange_sending sending; /* after 101: the half of the stream to the client */
+    bool keep_alive;               /* decided with the head of the answer */
     bool above_high_water;
 };
 
@@ -73,7 +81,7 @@ struct http_connection {
     bool broken;      /* nothing can be sent any more */
     bool peer_ended;  /* end of input */
     bool refused;     /* over the limit: it gets the refusal and nothing else */
-    bool lingers;     /* more may be on its way: a plain close would reset the answer */
+    bool lingers;     /* more input may come: a plain close would reset the answer */
     bool probed;      /* after the end of input */
     bool discarding;  /* the rest of a body that the handler does not read */
     bool again;       /* settling was cut short for the sake of others */
@@ -101,7 +109,7 @@ struct http_server {
     struct listener **listeners; /* owned, each too */
     size_t listener_count;
     char id[ID_SIZE]; /* of the last request */
-    uint8_t *scratch; /* owned: what is read goes here first */
+    uint8_t *scratch; /* owned: buffer for reads */
 };
 
 enum { HTTP_INPUT_BYTES = 64 * 1024 };
@@ -121,7 +129,7 @@ void connection_wake(struct http_connection *connection);
 /* As connection_wake(), and the time that the client has for its next byte starts now. */
 void connection_expect_input(struct http_connection *connection);
 
-/* Around whatever parses input: what was kept is made ready, what is left is kept. */
+/* Around parsing: load restores the unparsed input, store saves the rest. */
 void connection_load_input(struct http_connection *connection);
 void connection_store_input(struct http_connection *connection);
 
@@ -130,7 +138,7 @@ void connection_store_input(struct http_connection *connection);
 /* Does one thing with the input or the exchange; false when there is nothing to do. */
 bool connection_step(struct http_connection *connection);
 
-/* Reads what has come of the rest of the request; false when it is malformed. */
+/* Parses the received part of the rest of the request; false when it is malformed. */
 bool connection_skip_body(struct http_connection *connection);
 
 /* No more requests: closes when the output is empty. */
@@ -163,8 +171,8 @@ void exchange_refuse(struct http_exchange *exchange, int status, const char *mes
 /* The pipe of http_respond_content() is not read any more. */
 void exchange_close_pipe(struct http_exchange *exchange);
 
-/* Whether what is left of the request is worth reading only to get at the next one. */
+/* Whether the rest of the request is short enough to be skipped before the next request. */
 bool exchange_rest_is_short(const struct http_exchange *exchange);
 
-/* Sends something harmless to learn whether the client is still there. */
+/* Sends harmless bytes to learn whether the client is still connected. */
 void exchange_probe(struct http_exchange *exchange);

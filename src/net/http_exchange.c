@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The request side of an exchange. */
 
 #include "net/http_connection.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { KEPT_BYTES = 64 * 1024, HEADERS_MAXIMUM = 256 * 1024, COUNTER_DIGITS = 12 };
@@ -113,6 +115,11 @@ const char *http_exchange_id(const struct http_exchange *exchange)
     return exchange->id;
 }
 
+void http_exchange_set_id(struct http_exchange *exchange, const char *id)
+{
+    snprintf(exchange->id, sizeof(exchange->id), "%s", id);
+}
+
 int http_exchange_status(const struct http_exchange *exchange)
 {
     return exchange->status;
@@ -133,7 +140,7 @@ void http_exchange_on_close(struct http_exchange *exchange, http_close_fn *on_cl
     exchange->on_close = on_close;
 }
 
-/* 100 goes out when somebody is ready for the body, and never for one that has begun to come. */
+/* 100 is sent when the handler wants the body, and never after the body has begun. */
 static void exchange_send_continue(struct http_exchange *exchange)
 {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The answer side of an exchange. */
 
 #include "net/http_connection.h"
@@ -131,6 +132,12 @@ void http_respond_header(struct http_exchange *exchange, const char *name, const
     (void)http_put_header(&exchange->headers, name, value);
 }
 
+void http_respond_clear_headers(struct http_exchange *exchange)
+{
+    assert(!exchange->started || exchange->ended);
+    buffer_clear(&exchange->headers);
+}
+
 /* --- the body ------------------------------------------------------------------------------ */
 
 static void answer_written(struct http_exchange *exchange)
@@ -148,7 +155,7 @@ static void put_body(struct http_connection *connection, const void *data, size_
         connection->broken = true;
 }
 
-/* While it settles, the input is loaded already. */
+/* While the connection settles, its input is loaded already. */
 static bool request_is_sound(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange_connection(exchange);
@@ -217,11 +224,21 @@ void http_respond_upgrade(struct http_exchange *exchange, const char *protocol,
     connection_wake(connection);
 }
 
+void http_respond_half_close(struct http_exchange *exchange)
+{
+    if (exchange->ended || exchange->sending != EXCHANGE_SENDS)
+        return;
+    assert(exchange->raw);
+    exchange->sending = EXCHANGE_ENDS;
+    connection_wake(exchange_connection(exchange));
+}
+
 /* How much of `length` may be written: never more than was promised. */
 static size_t answer_take(struct http_exchange *exchange, size_t length)
 {
     assert(exchange->started || exchange->ended);
-    if (exchange->ended || exchange_connection(exchange)->broken)
+    if (exchange->ended || exchange->sending != EXCHANGE_SENDS ||
+        exchange_connection(exchange)->broken)
         return 0;
     if (exchange->answer_left >= 0) {
         length = MIN(length, (size_t)exchange->answer_left);
@@ -370,6 +387,16 @@ void http_respond_on_drain(struct http_exchange *exchange, http_close_fn *on_dra
 }
 
 /* Without a length and without chunks only a reset says that this is not the end. */
+void http_exchange_reset(struct http_exchange *exchange)
+{
+    struct linger now = { .l_onoff = 1 };
+
+    if (!exchange->ended)
+        (void)setsockopt(exchange_connection(exchange)->socket.fd, SOL_SOCKET, SO_LINGER, &now,
+                         sizeof(now));
+    http_exchange_abort(exchange);
+}
+
 void http_exchange_abort(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange_connection(exchange);

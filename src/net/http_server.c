@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/http_server.h"
 
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -11,9 +12,10 @@
  * once, last. No callback ever comes from inside of a call of these functions, and writing to an
  * exchange that has ended, but whose on_close has not come yet, does nothing.
  *
- * A client that closes its sending half after a complete request still gets its answer. One that is
- * gone is noticed while the answer is idle: at once when its socket is closed, by TCP keep-alive
- * when its machine has vanished, and within a second when it first closed one half and then all.
+ * A client that closes its sending half after a complete request still gets its answer. A client
+ * that is gone is noticed while the answer is idle: at once when its socket is closed, by TCP
+ * keep-alive when its machine has vanished, and within a second when it first closed one half and
+ * then all.
  *
  * The process ignores SIGPIPE from http_server_new() on, unless it handles it: children have to set
  * it back before they exec.
@@ -22,7 +24,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "loop/loop.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -51,11 +53,11 @@ struct http_server *http_server_new(struct loop *loop, const struct http_server_
 /* Stops listening, closes idle connections, lets running exchanges end until http_server_free(). */
 void http_server_drain(struct http_server *server);
 
-/* Closes everything; on_close comes for what still runs. Not from a callback of the server. */
+/* Closes everything; on_close comes for open exchanges. Not from a callback of the server. */
 void http_server_free(struct http_server *server); /* NULL is fine */
 SCOPED_DEFINE(http_server_free, struct http_server);
 
-/* Takes the address; clients are refused until http_server_start(). The error names the address. */
+/* Binds the address; clients are refused until http_server_start(). The error names the address. */
 int http_server_bind(struct http_server *server, const char *address, struct error *err);
 
 /* Listens on all addresses that were bound. */
@@ -64,7 +66,7 @@ int http_server_start(struct http_server *server, struct error *err);
 /* Both at once, for one address.
  *
  * "unix:PATH" or "HOST:PORT" ("[::1]:PORT"); port 0 picks one. May be called more than once. See
- * net/listener.h for what happens to the socket file. */
+ * net/listener.h for the socket file. */
 int http_server_listen(struct http_server *server, const char *address, struct error *err);
 
 /* Serves a connection that was accepted elsewhere, a unix stream socket; the descriptor is the
@@ -101,7 +103,10 @@ const struct http_head *http_exchange_head(const struct http_exchange *exchange)
 const struct http_peer *http_exchange_peer(const struct http_exchange *exchange);
 const char *http_exchange_id(const struct http_exchange *exchange); /* X-Request-Id of the answer */
 
-/* Of the answer, once it has begun; 0 before. Also in on_close. */
+/* Another id, of at most ID_SIZE - 1 bytes: for a request that has one from the node it came to. */
+void http_exchange_set_id(struct http_exchange *exchange, const char *id);
+
+/* The status of the answer once it has begun; 0 before. Also in on_close. */
 int http_exchange_status(const struct http_exchange *exchange);
 
 /* The handler's own pointer, NULL at first. */
@@ -115,7 +120,7 @@ void http_exchange_on_close(struct http_exchange *exchange, http_close_fn *on_cl
 typedef void http_body_fn(struct http_exchange *exchange, struct buffer *body);
 void http_exchange_read_body(struct http_exchange *exchange, size_t maximum, http_body_fn *on_body);
 
-/* The body as it comes; length 0 is the end. While paused the client is not read from. */
+/* The body as it comes; length 0 is the end. A paused exchange does not read from the client. */
 typedef void http_data_fn(struct http_exchange *exchange, const uint8_t *data, size_t length);
 void http_exchange_stream_body(struct http_exchange *exchange, http_data_fn *on_data);
 void http_exchange_pause_body(struct http_exchange *exchange);
@@ -126,6 +131,9 @@ void http_exchange_resume_body(struct http_exchange *exchange);
 /* Adds a header to the answer to come. Control characters in it become '?'. Content-Length,
  * Transfer-Encoding, Connection and X-Request-Id are the server's own. */
 void http_respond_header(struct http_exchange *exchange, const char *name, const char *value);
+
+/* Drops the headers that were added before. */
+void http_respond_clear_headers(struct http_exchange *exchange);
 
 /* A whole answer. `type` may be NULL for an empty body. For HEAD the body is left out. */
 void http_respond(struct http_exchange *exchange, int status, const char *type, const void *body,
@@ -146,11 +154,15 @@ void http_respond_write_file(struct http_exchange *exchange, int fd, int64_t off
 void http_respond_content(struct http_exchange *exchange, int fd, int64_t offset, size_t length);
 void http_respond_end(struct http_exchange *exchange); /* short of its length, it is cut off */
 
-/* Answers 101: from now on the connection is a plain stream. on_data gets what comes (length 0 is
- * the end of it; pausing works), http_respond_write() sends, http_respond_end() ends. Only after a
- * request without a body whose head says `upgrade`. */
+/* Answers 101: from now on the connection is a plain stream. on_data gets received bytes (length 0
+ * is the end of input; pausing works), http_respond_write() sends, http_respond_end() ends. Only
+ * after a request without a body whose head says `upgrade`. */
 void http_respond_upgrade(struct http_exchange *exchange, const char *protocol,
                           http_data_fn *on_data);
+
+/* After http_respond_upgrade(): closes the sending half once the queue is empty; input still
+ * comes. */
+void http_respond_half_close(struct http_exchange *exchange);
 
 /* Bytes written but not yet taken by the client. */
 size_t http_respond_pending(const struct http_exchange *exchange);
@@ -160,6 +172,10 @@ void http_respond_on_drain(struct http_exchange *exchange, http_close_fn *on_dra
 
 /* Closes the connection without ending the answer, so that the client sees it was cut. */
 void http_exchange_abort(struct http_exchange *exchange);
+
+/* The same with a reset of TCP instead of its end, for clients that recognise a lost server by
+ * nothing else. Unsent bytes are lost. */
+void http_exchange_reset(struct http_exchange *exchange);
 
 /* Bytes this process may hold for one connection before writers should wait for on_drain. */
 enum { HTTP_HIGH_WATER = 512 * 1024, HTTP_LOW_WATER = 128 * 1024 };

@@ -1,4 +1,5 @@
-/* What a connection does next. Each step returns whether it got anywhere. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of a connection. Each returns whether it made progress. */
 
 #include "net/http_connection.h"
 
@@ -46,8 +47,8 @@ static bool step_discard(struct http_connection *connection)
     return false;
 }
 
-/* What has come of a body that nobody wants is read before the answer, so that a malformed one is
- * refused whatever the route. False when it is. */
+/* The received part of an unused body is parsed before the answer, so that every route refuses a
+ * malformed one. False when it is malformed. */
 bool connection_skip_body(struct http_connection *connection)
 {
     struct http_exchange *exchange = &connection->exchange;

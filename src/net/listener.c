@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/listener.h"
 
 #include "base/alloc.h"
@@ -43,8 +44,8 @@ static void on_backoff_end(struct timer *timer)
     io_watch_start(&listener->socket, timer->loop, listener->socket.fd, IO_READ, on_listener_ready);
 }
 
-/* The kernel wants a free descriptor before it looks whether anybody waits, so only the first try
- * of a turn says that somebody does. */
+/* accept() takes a descriptor before it looks for a connection, so only the first failure of a turn
+ * means that a client waits. */
 static void listener_back_off(struct listener *listener, bool somebody_waits)
 {
     io_watch_stop(&listener->socket);
@@ -103,8 +104,8 @@ static int make_parent(const char *path, struct error *err)
     return access(parent, F_OK) == 0 ? 0 : path_make_dirs(parent, 0755, err);
 }
 
-/* Nobody else replaces a stale socket until it is closed: two that find the same one would each
- * remove what the other has bound. */
+/* Serialises the replacement of a stale socket while the descriptor is open: two processes that
+ * find the same one would remove each other's new socket. */
 static int lock_parent(const char *path, struct error *err)
 {
     scoped(free) char *parent = parent_of(path);
@@ -120,8 +121,8 @@ static int lock_parent(const char *path, struct error *err)
     return steal_fd(&fd);
 }
 
-/* Whether a process still has the socket, also one that does not listen yet: only a socket of the
- * same type could be connected to, and the kernel tells another one of its type before anything. */
+/* Whether a process has the socket open, listening or not: a connect with the wrong socket type
+ * fails with EPROTOTYPE for an open socket and with ECONNREFUSED for a stale one. */
 static bool socket_is_alive(const struct address *address)
 {
     scoped(fd_close) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -149,7 +150,7 @@ static int remove_stale_socket(const struct address *address, struct error *err)
     return 0;
 }
 
-/* The file takes the mode of the socket, less the umask: nobody can connect before chmod. */
+/* The file takes the mode of the socket, less the umask: no client can connect before chmod. */
 static int bind_unix(struct listener *listener, int fd, struct error *err)
 {
     const struct address *address = &listener->address;
@@ -174,7 +175,7 @@ static int bind_unix(struct listener *listener, int fd, struct error *err)
     return 0;
 }
 
-/* Whether its file is still the one that was bound. */
+/* Whether the path still has the socket file that was bound. */
 static bool has_own_file(const struct listener *listener)
 {
     struct stat status;

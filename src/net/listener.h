@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * A listening socket. Out of descriptors, it waits a moment instead of spinning.
+ * A listening socket. When the process is out of descriptors, it pauses instead of spinning.
  *
  * A unix socket is made with mode 0660, in a directory that is made if missing. A socket file
- * without a listener is replaced; anything else at its path is refused. It is unlinked with the
- * listener, but only while it is still the one that was made.
+ * without a listener is replaced; anything else at its path is refused. The file is unlinked with
+ * the listener, unless another one has replaced it.
  */
 
 #include "loop/loop.h"
@@ -25,7 +26,8 @@ struct listener_events {
     void *context; /* borrowed */
 };
 
-/* Takes the address, so that no other process can have it; clients are refused until it is started. */
+/* Binds the address, so that no other process can have it; clients are refused until
+ * listener_start(). */
 struct listener *listener_bind(struct loop *loop, const struct address *address,
                                const struct listener_events *events, struct error *err);
 int listener_start(struct listener *listener, struct error *err);

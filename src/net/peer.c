@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/peer.h"
 
 #include "base/macros.h"
@@ -60,7 +61,7 @@ static void put_host(const struct sockaddr_storage *storage, __be32 host[4], __b
     }
 }
 
-/* The socket of the client: what is our peer is its own address. */
+/* A question for the client's socket, whose own address is our peer's. */
 static struct question question_make(const struct sockaddr_storage *client,
                                      const struct sockaddr_storage *server)
 {
@@ -95,7 +96,7 @@ static uid_t ask_kernel(const struct question *question)
     got = recv(fd, answer, sizeof(answer), 0);
     if (got < (ssize_t)NLMSG_LENGTH(sizeof(*found)) || header->nlmsg_type != SOCK_DIAG_BY_FAMILY)
         return (uid_t)-1;
-    /* Without such a connection on this host the kernel tells of the listener. */
+    /* If the client is not on this host, the kernel answers with the listener. */
     if (found->idiag_state == TCP_LISTEN || found->id.idiag_dport != question->body.id.idiag_dport)
         return (uid_t)-1;
     return found->idiag_uid;

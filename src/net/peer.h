@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Who is at the other end of an accepted connection. The kernel tells the process and its user for
- * a unix socket; for a TCP connection of this host, sock_diag tells the user.
+ * The peer of an accepted connection. SO_PEERCRED gives the process and user of a unix socket;
+ * sock_diag gives the user of a TCP connection from this host.
  */
 
 #include "net/address.h"

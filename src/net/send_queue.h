@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What waits to be sent on a socket: bytes, and pieces of files that go out by sendfile without
- * passing through user space. Order is kept.
+ * The send queue of a socket: bytes, and pieces of files, which are sent by sendfile() without
+ * passing through user space. The order is preserved.
  */
 
 #include "base/buffer.h"
@@ -29,11 +30,12 @@ void send_queue_fini(struct send_queue *queue);
 /* 0, or -1 when the maximum would be passed. */
 int send_queue_append(struct send_queue *queue, const void *data, size_t length);
 
-/* As send_queue_append(), but what the socket takes now is never copied. */
+/* As send_queue_append(), but bytes that the socket takes at once are not copied. */
 int send_queue_write(struct send_queue *queue, int socket, const void *data, size_t length);
 
 /* Takes the descriptor over. */
 void send_queue_append_file(struct send_queue *queue, int fd, int64_t offset, size_t length);
 
-/* Sends what the socket takes; of files a bounded amount, so that others have their turn. */
+/* Sends until the socket is full; of files a bounded amount, so that other connections have their
+ * turn. */
 enum send_queue_result send_queue_flush(struct send_queue *queue, int socket);

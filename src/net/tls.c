@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/tls.h"
 
 #include "base/alloc.h"
@@ -21,7 +22,7 @@ struct tls {
     struct tls_relays relays;
 };
 
-/* We speak HTTP/1.1 and say so to those who ask; those who speak only other things may go. */
+/* ALPN selects HTTP/1.1; a client that offers only other protocols is refused. */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_length,
                    const unsigned char *in, unsigned in_length, void *context)
 {
@@ -46,7 +47,7 @@ static int fail(struct error *err, const char *what, const char *path)
     return error_set(err, ERR_INVALID, "%s %s: %s", what, path, reason);
 }
 
-/* OpenSSL does not tell why a file cannot be opened. */
+/* OpenSSL does not report why a file cannot be opened. */
 static int check_readable(const char *what, const char *path, struct error *err)
 {
     scoped(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -176,6 +177,21 @@ struct tls *tls_new_client(struct loop *loop, const struct tls_files *files, str
         return NULL;
     }
     return tls;
+}
+
+int tls_reload_client(struct tls *tls, const struct tls_files *files, struct error *err)
+{
+    scoped(tls_free) struct tls *fresh = tls_new_client(tls->relays.loop, files, err);
+
+    if (!fresh)
+        return -1;
+    SSL_CTX_free(tls->context);
+    free(tls->certificate);
+    free(tls->key);
+    tls->context = steal_ptr(&fresh->context);
+    tls->certificate = steal_ptr(&fresh->certificate);
+    tls->key = steal_ptr(&fresh->key);
+    return 0;
 }
 
 void tls_free(struct tls *tls)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -15,22 +16,24 @@
 
 struct tls;
 
-/* What this side of a connection shows: a certificate (with those that signed it) and its key, both
- * PEM files. The loop is borrowed. */
+/* The server side, with a certificate chain and its key, both PEM files. The loop is borrowed. */
 struct tls *tls_new(struct loop *loop, const char *certificate, const char *key, struct error *err);
 
 /* PEM files of a client; "" or NULL: none. */
 struct tls_files {
-    const char *ca;          /* trusted, instead of those whom the system trusts */
-    const char *certificate; /* shown to the server, with those that signed it; and its key */
+    const char *ca;          /* trusted instead of the system's authorities */
+    const char *certificate; /* the chain that is sent to the server, and its key */
     const char *key;
 };
 
-/* The other side. Without files (NULL) it shows nothing, and trusts those whom the system trusts
- * (SSL_CERT_FILE and SSL_CERT_DIR say others). */
+/* The client side. Without files (NULL) it sends no certificate, and trusts the system's
+ * authorities (SSL_CERT_FILE and SSL_CERT_DIR name others). */
 struct tls *tls_new_client(struct loop *loop, const struct tls_files *files, struct error *err);
 
-/* Ends all connections; what can be sent at once is sent. NULL is fine. */
+/* Other files of a client, for connections to come; on failure it goes on with the old ones. */
+int tls_reload_client(struct tls *tls, const struct tls_files *files, struct error *err);
+
+/* Ends all connections after sending as much as the sockets take at once. NULL is fine. */
 void tls_free(struct tls *tls);
 SCOPED_DEFINE(tls_free, struct tls);
 

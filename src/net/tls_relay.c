@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "net/tls_relay.h"
 
 #include "base/alloc.h"
@@ -19,7 +20,7 @@ enum {
     LINGER_BYTES = 16 * 1024 * 1024,
 };
 
-/* Bytes on their way; the next ones are taken when these are gone. */
+/* Bytes in transit; the next ones are read when these are sent. */
 struct chunk {
     uint8_t *data; /* owned; NULL while there is none */
     size_t sent, length;
@@ -36,9 +37,9 @@ struct relay {
     struct chunk out; /* to the client */
     unsigned secure_wants, plain_wants;
     bool broken;
-    bool deaf;     /* the plain side takes nothing more, but may still have something to say */
+    bool deaf;     /* the plain side reads no more, but may still write */
     bool told_end; /* the plain side knows that the client has ended */
-    bool lingers;  /* all is sent: what still comes is dropped until the client closes */
+    bool lingers;  /* all is sent: further input is dropped until the client closes */
     bool said_end; /* the server knows that we have ended; its side goes on */
     size_t dropped;
     struct timer timer; /* while it lingers, and while the client is not read from */
@@ -98,7 +99,7 @@ static void note_failure(struct relay *relay)
         snprintf(failure, sizeof(relay->relays->failure), "it does not speak TLS");
 }
 
-/* What OpenSSL waits for, or how it ended. */
+/* Notes the event that OpenSSL waits for, or the end. */
 static void secure_blocked(struct relay *relay, int result, struct chunk *chunk)
 {
     int reason = SSL_get_error(relay->ssl, result);
@@ -212,7 +213,7 @@ static bool relay_step(struct relay *relay)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* Closing at once would reset the connection, and with it what the client has not read yet. */
+/* Closing at once would reset the connection, and the client would lose unread bytes. */
 static void relay_drop(struct relay *relay)
 {
     uint8_t scratch[4096];
@@ -316,8 +317,8 @@ static void relay_settle(struct relay *relay)
         timer_arm_in(&relay->timer, PEER_CHECK_US);
 }
 
-/* A client that is not read from, because it has ended or because nobody takes what it sends, may
- * be gone: then what was sent to it was answered with a reset. */
+/* A client that is not being read, because its input has ended or the plain side is full, may be
+ * gone: the bytes sent to it were answered with a reset then. */
 static void on_timer(struct timer *timer)
 {
     struct relay *relay = container_of(timer, struct relay, timer);

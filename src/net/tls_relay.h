@@ -1,13 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Inside of TLS: one connection, between a socket that carries TLS and one that carries bytes. */
+/* Private to TLS: one connection, between a socket with TLS and a plain one. */
 
 #include "base/list.h"
 #include "loop/loop.h"
 
 #include <openssl/types.h>
 
-/* What the relays of one side share. */
+/* The relays of one struct tls. */
 struct tls_relays {
     struct loop *loop; /* borrowed */
     struct list list;
@@ -17,5 +18,5 @@ struct tls_relays {
 /* Takes all three over; it ends by itself. */
 void tls_relay_start(struct tls_relays *relays, SSL *ssl, int secure, int plain);
 
-/* Sends what can be sent at once, then ends them all. */
+/* Sends as much as the sockets take at once, then ends all relays. */
 void tls_relays_close(struct tls_relays *relays);
