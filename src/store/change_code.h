@@ -1,18 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * A put or forget as bytes, and back.
  *
- * Of each record only the fields that are set are written, each behind its code in record_types,
- * so that what one version has written another one can read: a field that it does not know is
- * skipped, one that is not there counts as not set. That holds as long as the code of a field that
- * is gone is not given to another one.
+ * Only the fields of a record that are set are written, each behind its code in record_types, so
+ * that versions can read each other's records: an unknown field is skipped, a missing one counts as
+ * not set. The code of a removed field must not be reused.
  */
 
 #include "base/buffer.h"
 #include "store/record.h"
 
-/* 0, or -1 when the buffer is full; then there may be half of it. */
+/* 0, or -1 when the buffer is full; then it may end with a part of the change. */
 int change_encode(const struct change *change, struct buffer *out);
 
 /* The change at the start of `data`, to be freed, and how many bytes it has; NULL if there is none

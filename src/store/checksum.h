@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A sum that tells whether bytes are still the ones that were written. Not for secrets. */
+/* A checksum against accidental damage. Not for secrets. */
 
 #include <stddef.h>
 #include <stdint.h>

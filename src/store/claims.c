@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/claims.h"
 
 #include "base/alloc.h"
@@ -6,11 +7,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { SWEEP_US = 10 * 1000 * 1000 };
-
 /* A document as the last claim has written it. */
 struct claimed {
-    char *id; /* owned: "kind/id" */
+    char *id;           /* owned: "kind/id" */
+    struct list expiry; /* claims->expiring, while it is in the map and has an expiry */
     alignas(max_align_t) char record[];
 };
 
@@ -18,6 +18,7 @@ void claims_init(struct claims *claims)
 {
     list_init(&claims->waiting);
     list_init(&claims->decided);
+    list_init(&claims->expiring);
 }
 
 static struct document_record *document_of(struct claimed *claimed)
@@ -31,6 +32,7 @@ static struct claimed *claimed_new(const struct document_record *document)
         record_copy(&record_types[STORE_DOCUMENTS], document, offsetof(struct claimed, record));
 
     claimed->id = xasprintf("%s/%s", document->kind, document->id);
+    claimed->expiry = (struct list){ 0 };
     return claimed;
 }
 
@@ -40,6 +42,36 @@ static void claimed_free(struct claimed *claimed)
         return;
     free(claimed->id);
     free(claimed);
+}
+
+/* --- the map --------------------------------------------------------------------------------- */
+
+/* Inserts in the order of expiry. Most claims have the same time to live, so the search begins at
+ * the end. */
+static void note_expiry(struct claims *claims, struct claimed *claimed)
+{
+    int64_t expires_wall_us = document_of(claimed)->expires_wall_us;
+    struct list *place = claims->expiring.previous;
+
+    if (!expires_wall_us)
+        return;
+    while (place != &claims->expiring &&
+           document_of(list_entry(place, struct claimed, expiry))->expires_wall_us >
+               expires_wall_us)
+        place = place->previous;
+    list_insert_after(place, &claimed->expiry);
+}
+
+static void add(struct claims *claims, struct claimed *claimed)
+{
+    map_put(&claims->by_id, claimed->id, claimed);
+    note_expiry(claims, claimed);
+}
+
+static void take_out(struct claims *claims, struct claimed *claimed)
+{
+    map_remove(&claims->by_id, claimed->id);
+    list_remove(&claimed->expiry);
 }
 
 void claims_fini(struct claims *claims)
@@ -54,9 +86,12 @@ void claims_fini(struct claims *claims)
 void claims_load(struct claims *claims, const struct document_record *document)
 {
     struct claimed *claimed = claimed_new(document);
+    struct claimed *before = map_get(&claims->by_id, claimed->id);
 
-    claimed_free(map_remove(&claims->by_id, claimed->id));
-    map_put(&claims->by_id, claimed->id, claimed);
+    if (before)
+        take_out(claims, before);
+    claimed_free(before);
+    add(claims, claimed);
 }
 
 void claims_add(struct claims *claims, struct store_claim *claim)
@@ -91,20 +126,13 @@ static bool has_expired(struct claimed *claimed, int64_t now_wall_us)
 /* The database forgets expired documents by itself. */
 static void sweep(struct claims *claims, int64_t now_wall_us)
 {
-    struct map kept = { 0 };
-    struct map_slot *slot;
+    struct claimed *claimed;
 
-    if (claims->swept_wall_us <= now_wall_us && now_wall_us - claims->swept_wall_us < SWEEP_US)
-        return;
-    claims->swept_wall_us = now_wall_us;
-    map_for_each (slot, &claims->by_id) {
-        if (has_expired(slot->value, now_wall_us))
-            claimed_free(slot->value);
-        else
-            map_put(&kept, slot->key, slot->value);
+    while ((claimed = list_first(&claims->expiring, struct claimed, expiry)) &&
+           has_expired(claimed, now_wall_us)) {
+        take_out(claims, claimed);
+        claimed_free(claimed);
     }
-    map_fini(&claims->by_id);
-    claims->by_id = kept;
 }
 
 static void win(struct claims *claims, struct store_claim *claim, struct claimed *before,
@@ -113,11 +141,11 @@ static void win(struct claims *claims, struct store_claim *claim, struct claimed
     claim->outcome = CLAIM_WON;
     claim->private.before = before;
     if (before)
-        map_remove(&claims->by_id, before->id);
+        take_out(claims, before);
     if (!claim->private.change->forget) {
         struct claimed *after = claimed_new((const void *)claim->private.change->record);
 
-        map_put(&claims->by_id, after->id, after);
+        add(claims, after);
         claim->private.after = after;
     }
     change_queue_append(changes, steal_ptr(&claim->private.change));
@@ -128,10 +156,10 @@ static void take_back(struct claims *claims, struct store_claim *claim)
     struct claimed *before = steal_ptr(&claim->private.before);
 
     if (claim->private.after)
-        map_remove(&claims->by_id, claim->private.after->id);
+        take_out(claims, claim->private.after);
     claimed_free(steal_ptr(&claim->private.after));
     if (before)
-        map_put(&claims->by_id, before->id, before);
+        add(claims, before);
 }
 
 static void decide(struct claims *claims, struct store_claim *claim, int64_t now_wall_us,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -15,10 +16,10 @@
 #include "store/record.h"
 
 struct claims {
-    struct map by_id;    /* "kind/id" to struct claimed; owned */
-    struct list waiting; /* struct store_claim */
-    struct list decided; /* struct store_claim, of the transaction that is being made */
-    int64_t swept_wall_us;
+    struct map by_id;     /* "kind/id" to struct claimed; owned */
+    struct list waiting;  /* struct store_claim */
+    struct list decided;  /* struct store_claim, of the transaction that is being made */
+    struct list expiring; /* struct claimed: those with an expiry, the first to expire first */
 };
 
 void claims_init(struct claims *claims);
@@ -33,8 +34,8 @@ bool claims_are_waiting(const struct claims *claims);
 void claims_decide(struct claims *claims, int64_t now_wall_us, struct change_queue *changes);
 void claims_end(struct claims *claims, const struct error *err);
 
-/* Those that are not answered never will be: their process is gone, in a test. */
+/* For tests: drops unanswered claims, as if their process had been killed. */
 void claims_drop(struct claims *claims);
 
-/* Whether a claim has written it: then it must not be put. */
+/* Whether the changed document was claimed: then it must not be put. */
 bool claims_have(const struct claims *claims, const struct change *change);

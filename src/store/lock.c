@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/lock.h"
 
 #include "base/clock.h"
@@ -50,8 +51,8 @@ static bool read_holder(int fd, struct holder *holder)
                   holder->since) == 3;
 }
 
-/* Killed, and not gone yet: a process closes its files one thread after the other, and one whose
- * parent reaps nobody stays for ever. */
+/* Whether the process is exiting or a zombie. Its last thread closes the lock's file, and a zombie
+ * stays as long as its parent does not reap it. */
 static bool is_ending(pid_t pid)
 {
     const unsigned exiting = 0x4; /* PF_EXITING */
@@ -115,7 +116,8 @@ static void write_holder(int fd)
     (void)!pwrite(fd, text, (size_t)length, 0);
 }
 
-/* Somebody who removed the file between our open and our lock left us holding nothing. */
+/* Whether the locked file still has its name: another process may have removed it between open and
+ * lock. */
 static bool is_current(int dir_fd, int fd)
 {
     struct stat held;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -13,5 +14,5 @@
  */
 int store_lock(int state_dir_fd, struct error *err);
 
-/* Gives it back and closes the descriptor; -1 is fine. */
+/* Releases the lock and closes the descriptor; -1 is fine. */
 void store_unlock(int lock_fd);

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What an operator does with the database from outside: check, copy, put back, repair.
+ * The operator's commands on the database, outside of the daemon: check, backup, restore, repair.
  *
- * Checking and copying need no daemon and do not disturb one that runs: they read the database and
- * the redo log beside it. Restoring and repairing are for a database that no daemon has open; the
+ * Check and backup need no daemon and do not disturb a running one: they read the database and the
+ * redo log beside it. Restoring and repairing are for a database that no daemon has open; the
  * caller holds the lock of the state directory.
  */
 
@@ -22,13 +23,13 @@ struct store_check {
     uint64_t sessions, executions, events; /* how many there are */
 };
 
-/* -1 when it could not be checked; what is wrong with it is a finding. */
+/* -1 when the database could not be checked; damage is a finding. */
 int store_check_run(struct store_check *check, const char *path, struct error *err);
 
 /* A copy with everything that was committed before this was called, in one file that must not be
  * there yet. */
 int store_backup(const char *path, const char *to, struct error *err);
 
-/* Puts the copy in the place of the database, for `owner`. Files that are there are kept under
- * names that end in ".replaced". */
+/* Replaces the database by the copy, for `owner`. Existing files are renamed with the suffix
+ * ".replaced". */
 int store_restore(const char *from, const char *path, uid_t owner, gid_t group, struct error *err);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/record.h"
 
 #include "base/alloc.h"
@@ -36,7 +37,7 @@ static const struct record_field session_fields[] = {
     STAMP(session_record, expires),
     STAMP(session_record, ended),
     COLUMN(session_record, retain_until_wall_us, FIELD_I64, .indexed = true),
-    COLUMN(session_record, node, FIELD_TEXT),
+    COLUMN(session_record, node, FIELD_TEXT, .filter = FILTER_NODE),
 };
 
 static const struct record_field sandbox_fields[] = {
@@ -50,7 +51,7 @@ static const struct record_field sandbox_fields[] = {
     COLUMN(sandbox_record, handle, FIELD_TEXT, .code = 13), /* 7, 8, 10: enum old_handle_code */
     COLUMN(sandbox_record, attempts, FIELD_U32, .code = 9),
     STAMP_WITH_CODE(sandbox_record, created, 11),
-    COLUMN(sandbox_record, node, FIELD_TEXT, .code = 14),
+    COLUMN(sandbox_record, node, FIELD_TEXT, .filter = FILTER_NODE, .code = 14),
 };
 
 static const struct record_field execution_fields[] = {
@@ -104,7 +105,7 @@ _Static_assert(sizeof(struct session_record) <= RECORD_MAXIMUM &&
                    offsetof(struct session_record, id) == 0 &&
                    offsetof(struct sandbox_record, id) == 0 &&
                    offsetof(struct execution_record, id) == 0,
-               "what the code below relies on");
+               "records fit RECORD_MAXIMUM and begin with their id");
 
 const struct record_type record_types[RECORD_TABLES] = {
     [STORE_SESSIONS] = { .table = "sessions",
@@ -232,6 +233,8 @@ const char *record_filter_value(unsigned filter, const struct store_query *query
         return query->kind;
     case FILTER_STATE:
         return query->state;
+    case FILTER_NODE:
+        return query->node;
     }
     return NULL;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -33,7 +34,8 @@ enum filter {
     FILTER_STATE = 1 << 5,
     FILTER_ENDED = 1 << 6,
     FILTER_LIVE = 1 << 7, /* sessions only */
-    FILTER_COMBINATIONS = 1 << 8,
+    FILTER_NODE = 1 << 8,
+    FILTER_COMBINATIONS = 1 << 9,
 };
 
 struct record_field {
@@ -68,13 +70,13 @@ extern const struct record_type record_types[RECORD_TABLES];
  */
 void *record_copy(const struct record_type *type, const void *record, size_t header_size);
 
-/* What it takes in memory, with its text. */
+/* The memory of a record with its text, in bytes. */
 size_t record_size(const struct record_type *type, const void *record);
 
 /* Which filters of the query apply to this kind of record. */
 unsigned record_filters(const struct record_type *type, const struct store_query *query);
 
-/* What the query asks of one filter; text. */
+/* The value of one filter in the query, as text. */
 const char *record_filter_value(unsigned filter, const struct store_query *query);
 
 bool record_matches(const struct record_type *type, const void *record, unsigned filters,
@@ -87,7 +89,7 @@ const char *record_text(const struct record_field *field, const void *record);
 bool record_is_text(const struct record_field *field);
 int64_t record_number(const struct record_field *field, const void *record);
 
-/* Boot-clock stamps of another boot, worked out anew from the wall clock. Never 0, which would mean
+/* Recomputes the boot-clock stamps of another boot from the wall clock. Never 0, which would mean
  * "not set". */
 void record_renew_stamps(const struct record_type *type, char *record, int64_t boot_began_wall_us);
 
@@ -97,10 +99,10 @@ void record_deliver(enum store_table table, struct store_query *query, const voi
 /* One put or forget, in a queue. A forget carries a record of which only the identity is set. */
 struct change {
     struct change *next;
-    const struct change *newest; /* what a later put of the queue says of this record, or NULL */
+    const struct change *newest; /* the last put of this record in the queue, or NULL */
     enum store_table table;
     bool forget;
-    bool is_moot; /* later changes of the queue say it all */
+    bool is_moot; /* later changes of the queue supersede it */
     alignas(max_align_t) char record[];
 };
 
@@ -118,7 +120,7 @@ void change_queue_append(struct change_queue *queue, struct change *change);
 struct change_queue change_queue_take(struct change_queue *queue);             /* leaves it empty */
 void change_queue_join(struct change_queue *queue, struct change_queue *rest); /* empties it */
 
-/* Of several puts of one record, the first gets what the last says, and those behind it are moot.
+/* Of several puts of one record, the first gets the values of the last, and the others are moot.
  * For a queue that is written in one transaction. */
 void change_queue_fold(struct change_queue *queue);
 void change_queue_free(struct change_queue *queue);
@@ -128,12 +130,12 @@ void store_init(struct store *store, const struct store_ops *ops,
                 const struct store_options *options);
 void store_fini(struct store *store);
 
-/* Shared bookkeeping of the end of a transaction: counts, logs, on_lost; frees what was lost. */
+/* Shared bookkeeping of the end of a transaction: counts, logs, on_lost; frees the lost changes. */
 void store_transaction_ended(struct store *store, const struct error *err,
                              struct change_queue *lost);
 
-/* What was written before cannot be relied on any more, though no transaction has failed yet. */
+/* Earlier writes cannot be relied on any more, though no transaction has failed yet. */
 void store_note_failure(struct store *store, const struct error *err);
 
-/* Completes them in order. A failure without a ticket is reported to the next one. */
+/* Completes the tickets in order. A failure without a ticket is reported to the next one. */
 void store_tickets_complete(struct store *store, struct list *tickets, const struct error *err);

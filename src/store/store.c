@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/store.h"
 
 #include "base/alloc.h"
@@ -36,6 +37,28 @@ void store_init(struct store *store, const struct store_ops *ops,
 void store_fini(struct store *store)
 {
     free(steal_ptr(&store->node));
+}
+
+const struct error *store_absence(const struct store *store)
+{
+    return store->absence.code == ERR_NONE ? NULL : &store->absence;
+}
+
+void store_renew(struct store *store, struct store_renewal *renewal, const char *description)
+{
+    renewal->err = (struct error){ 0 };
+    renewal->homeless = 0;
+    renewal->sent_us = loop_now_us(store->loop);
+    store->ops->renew(store, renewal, description);
+}
+
+void store_rehome(struct store *store, struct store_rehoming *rehoming,
+                  const struct store_node *from, unsigned most)
+{
+    rehoming->err = (struct error){ 0 };
+    rehoming->taken = 0;
+    rehoming->sequence = 0;
+    store->ops->rehome(store, rehoming, from, most);
 }
 
 void store_drain(struct store *store)
@@ -141,6 +164,11 @@ void store_claim(struct store *store, struct store_claim *claim, uint64_t expect
     submit(store, claim, expected, &claimed, false, done);
 }
 
+void store_claim_guard(struct store_claim *claim, const char *session_id)
+{
+    snprintf(claim->private.guarded, sizeof(claim->private.guarded), "%s", session_id);
+}
+
 void store_release(struct store *store, struct store_claim *claim, uint64_t expected,
                    const char *kind, const char *id, store_claim_fn *done)
 {
@@ -175,6 +203,11 @@ static bool query_can_deliver(enum store_table table, const struct store_query *
         return query->on_document;
     }
     return false;
+}
+
+void *store_copy_record(enum store_table table, const void *record)
+{
+    return record_copy(&record_types[table], record, 0);
 }
 
 void store_query(struct store *store, enum store_table table, struct store_query *query)

@@ -1,19 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The durable record of everything: what exists, what existed, and why it ended.
+ * The durable record of all sessions, sandboxes, executions, events and documents, past and
+ * present.
  *
  * Writes are ordered and do not wait: a put copies the record and returns; putting a record again
- * replaces it. A ticket of store_commit() completes when everything put before it is durable, or has
- * failed. What accumulates until the store gets to it is one transaction, so a batch of requests
- * costs one commit. Reads see every put made before them. A commit is made when everything else in
- * this turn of the loop is done (loop_defer_last): what is put until then is part of it.
+ * replaces it. A ticket of store_commit() completes when everything put before it is durable, or
+ * has failed. All changes since the last commit are one transaction, so a batch of requests costs
+ * one commit. Reads see every put made before them. A commit is made when everything else in this
+ * turn of the loop is done (loop_defer_last): it includes all puts until then.
  *
- * Durable comes in two grades. What is *synced* survives a power failure, as far as `sync` says;
- * that takes a flush of the disk, so it is for what a caller has been promised. What is
- * *written* survives the end of this process at any instruction, but not that of the machine: that
- * is enough for what ends with the machine anyway, such as sandboxes. Everything that is written is
- * synced a moment later.
+ * Durability has two grades. A *synced* record survives a power failure, as far as `sync` says;
+ * that takes a flush of the disk, so it is for promises to a caller. A *written* record survives
+ * the end of this process at any instruction, but not that of the machine: that is enough for
+ * objects that end with the machine anyway, such as sandboxes. Every written record is synced a
+ * moment later.
  *
  * A transaction succeeds or fails as a whole. A failed one fails every ticket in it, and each of
  * its puts and forgets is lost: logged, counted, and reported to `on_lost`. Later transactions go on as
@@ -23,11 +25,11 @@
  * Times are wall-clock microseconds for people, beside boot-clock microseconds for deadlines:
  * within one boot the latter count, so that setting the wall clock changes nothing. Zero means "not
  * set" and comes back as zero. A stamp that was put in an earlier boot comes back with its boot
- * half worked out anew from its wall half, so it can always be compared with the clock of this
- * boot; it is negative for what happened before this boot.
+ * half recomputed from its wall half, so it can always be compared with the clock of this boot; it
+ * is negative for times before this boot.
  *
- * What belongs to an owner and not to a session (a key, an Idempotency-Key, a cap) is a document
- * that is *claimed*: written only by compare-and-set, see store_claim().
+ * Records of an owner instead of a session (a key, an Idempotency-Key, a cap) are documents that
+ * are *claimed*: written only by compare-and-set, see store_claim().
  */
 
 #include "base/error.h"
@@ -52,7 +54,7 @@ struct stamp {
 };
 
 /* All text is borrowed for the duration of the call that passes the record. NULL and "" are the
- * same when they are put; what is empty comes back as "", and an empty `key` as NULL. Records come
+ * same when they are put; an empty text comes back as "", and an empty `key` as NULL. Records come
  * back in the order of their first put, events by sequence. */
 struct session_record {
     char id[ID_SIZE];
@@ -78,7 +80,7 @@ struct sandbox_record {
     const char *state; /* sandbox_state_name() */
     const char *end_reason;
     const char *last_error;
-    const char *handle; /* what its backend knows it by; only the backend reads it */
+    const char *handle; /* its identity at its backend, which alone reads it */
     uint64_t generation;
     uint32_t attempts; /* of destroying */
     struct stamp created;
@@ -134,7 +136,8 @@ typedef void store_done_fn(struct store_ticket *ticket);
 enum store_grade {
     STORE_SYNCED,
     STORE_WRITTEN,
-    STORE_WRITTEN_LAZILY, /* no caller waits for it: it may gather with what comes next */
+    STORE_WRITTEN_LAZILY, /* no caller waits for it: the commit may be delayed to include later
+                             changes */
 };
 
 /* Waits for durability; embedded by the caller, which keeps it until `done`. */
@@ -147,23 +150,23 @@ struct store_ticket {
     struct list node;
 };
 
-/* What a query finds is handed over one record at a time, on the loop, then `done`. All of it is
- * handed over in one turn: ask in pages (`limit`) for what may be long. */
+/* A query hands over its records one at a time, on the loop, then calls `done`. All of them come in
+ * one turn: use pages (`limit`) for long results. */
 struct store_query;
 typedef void store_query_fn(struct store_query *query);
 
 /*
  * Compare-and-set of one document, embedded by the caller, which keeps it until `done`.
  *
- * A claim says which version it expects to replace: 0 when no claim holds the document (it is not
- * there, has expired, or was only put). Each won claim gives the document a version that no document
- * had before, in no process. store_claim() chooses it: `version` is known from that call on, so that
- * a document can be released, or claimed once more, before the first claim is answered.
+ * A claim names the version that it expects to replace: 0 when no claim holds the document (it is
+ * missing, has expired, or was only put). Each won claim gives the document a version that no
+ * document had before, in no process. store_claim() chooses it: `version` is known from that call
+ * on, so that a document can be released, or claimed once more, before the first claim is answered.
  *
  * The rule: claims take their turn with the puts. All puts, forgets and claims of one turn of the
- * loop are one transaction, and claims are compared in the order of their calls: what an earlier one
- * has written a later one finds. A claim that is won and the puts of its turn are durable together or
- * not at all. A claim that is lost writes nothing, and the puts of its turn are written all the
+ * loop are one transaction, and claims are compared in the order of their calls: a later claim sees
+ * the document of an earlier one. A claim that is won and the puts of its turn are durable together
+ * or not at all. A claim that is lost writes nothing, and the puts of its turn are written all the
  * same: the loser takes back its own. `done` comes once, from the loop, when the transaction is
  * written, before all tickets of that transaction: a ticket of the same turn adds the grade, and
  * finds the outcomes known.
@@ -193,16 +196,17 @@ struct store_claim {
         uint64_t expected;
         struct change *change; /* owned until it is part of a transaction */
         struct claimed *before, *after;
-    } private; /* the store's own */
+        char guarded[ID_SIZE]; /* "": nothing */
+    } private;                 /* the store's own */
 };
 
 /*
- * Reports documents of a kind, or one of them, that were put, claimed, released or forgotten:
- * by this process when that is written, by other nodes soon afterwards. Not of those that expire.
+ * Reports documents of a kind, or one of them, that were put, claimed, released or forgotten: by
+ * this process when the change is written, by other nodes soon afterwards. Expiry is not reported.
  */
 struct store_watch;
 
-/* `id` NULL: changes may have been missed, look at all of them. From the loop. */
+/* `id` NULL: changes may have been missed, read all documents of the kind. From the loop. */
 typedef void store_watch_fn(struct store_watch *watch, const char *id);
 
 struct store_watch {
@@ -211,6 +215,45 @@ struct store_watch {
     struct list node;
     uint64_t told; /* the store's own */
 };
+
+/*
+ * Daemons that share a store are its nodes. Each node reports periodically (store_renew), and gets
+ * the reports of all. A node whose *beat* does not change for the time of a lease is lost: another
+ * node revokes its epoch, so that it cannot write any more, and takes its sessions (store_rehome).
+ * No clocks are compared: each node measures by its own clock how long a beat has not changed.
+ */
+struct store_node {
+    const char *id;
+    uint64_t epoch;          /* of the process that has the name */
+    uint64_t beat;           /* grows with each report */
+    bool is_lost;            /* its epoch was taken away, and no process has taken the name again */
+    const char *description; /* as it was reported; JSON */
+    uint64_t sessions;       /* live ones whose home it is */
+};
+
+/* Embedded by the caller, which keeps it until `done`. Text is borrowed for the time of a call. */
+struct store_renewal {
+    void (*on_node)(struct store_renewal *renewal, const struct store_node *node);
+    void (*done)(struct store_renewal *renewal); /* `err`: ERR_CONFLICT "store_fenced", or away */
+    struct error err;
+    int64_t sent_us;   /* by the clock of the loop */
+    uint64_t homeless; /* live sessions without a home */
+    struct list node;  /* the store's own */
+};
+
+struct store_rehoming {
+    void (*on_session)(struct store_rehoming *rehoming, const char *id); /* that was taken */
+    /* `err`: ERR_CONFLICT "node_alive" when it has reported since. Any other error leaves open
+     * whether sessions were taken: look for sessions with the own node. */
+    void (*done)(struct store_rehoming *rehoming);
+    struct error err;
+    uint64_t sequence; /* the last event of the lost node */
+    unsigned taken;
+    struct list node; /* the store's own */
+};
+
+/* A session that is put with this node has no home: any node may take it. */
+#define STORE_NO_NODE "-"
 
 struct store_label {
     const char *name;
@@ -225,9 +268,9 @@ struct store_query {
     void (*on_document)(struct store_query *query, const struct document_record *record);
     store_query_fn *done; /* query->err says whether it worked */
     struct error err;
-    uint64_t position; /* while a record is handed over: its place in the order of first puts */
-    uint64_t total;    /* with `count`, at `done`: how many the filter fits, whatever the page */
-    bool is_cut;       /* at `done`: there are more behind the last one, beyond a limit */
+    uint64_t position; /* while a record is handed over: its index in the order of first puts */
+    uint64_t total;    /* with `count`, at `done`: all records that match, on any page */
+    bool is_cut;       /* at `done`: more records follow beyond a limit */
 
     /* The filter; empty fields do not filter. */
     const char *id;         /* of the session, execution or document; borrowed until done */
@@ -236,20 +279,21 @@ struct store_query {
     const char *key;
     const char *kind;
     const char *state;
-    uint64_t after; /* events: sequence greater than this; others: skip that many */
-    uint32_t limit; /* 0: no limit */
-    /* No more records once those found have this size; at least one comes. 0: no limit. */
+    const char *node; /* sessions, sandboxes: whose home it is */
+    uint64_t after;   /* events: sequence greater than this; others: skip that many */
+    uint32_t limit;   /* 0: no limit */
+    /* The query stops when the found records have this size; at least one comes. 0: no limit. */
     uint32_t limit_bytes;
-    /* Sessions, with the state "ended" and no id or key: those that have all of these labels.
+    /* Sessions, with the state "ended" and no id or key: only the ones with all of these labels.
      * Borrowed until done. */
     const struct store_label *labels;
     unsigned label_count;
-    /* Not for events: only records behind this position, in the order that is asked for; 0: all.
-     * The cost does not grow with what is before it. */
+    /* Not for events: only records behind this position, in the requested order; 0: all. The cost
+     * does not grow with the number of skipped records. */
     uint64_t behind;
     bool newest_first;
     bool count;    /* fill in `total` */
-    bool live;     /* sessions: those whose state is not "ended", whatever it is */
+    bool live;     /* sessions: all states but "ended" */
     void *private; /* the store's own */
 };
 
@@ -291,6 +335,11 @@ struct store_ops {
     void (*watch)(struct store *store, struct store_watch *watch); /* it is in the list */
     void (*query)(struct store *store, enum store_table table, struct store_query *query);
 
+    /* NULL in stores of one process. */
+    void (*renew)(struct store *store, struct store_renewal *renewal, const char *description);
+    void (*rehome)(struct store *store, struct store_rehoming *rehoming,
+                   const struct store_node *from, unsigned most);
+
     /* Ended sessions whose time is over, oldest first: on_session, then done. */
     void (*query_expired)(struct store *store, int64_t now_wall_us, struct store_query *query);
 };
@@ -299,7 +348,11 @@ struct store {
     const struct store_ops *ops;
     struct loop *loop; /* borrowed */
     char *node;        /* owned: of options->node, "" without one */
+    uint64_t epoch;    /* of this process among those that had the node's name; 0: the store is not
+                          shared */
     uint64_t version;  /* the last one given to a claim */
+    int64_t
+        server_ahead_us; /* the clock of a shared server, less the boot clock here; 0: unknown */
     struct store_load load;
     struct store_counts counts;
     struct {
@@ -307,10 +360,16 @@ struct store {
         struct list notes;   /* of the transaction that is being made */
         uint64_t told;       /* number of the last report */
     } watches;
+    /* NULL, or: another process has taken the name of this node, or its sessions. No commit of this
+     * process will ever succeed again. Once. */
+    void (*on_fenced)(struct store *store, void *data);
+    bool is_replaced;       /* when fenced: by another process with this name, not by other nodes */
+    void *on_fenced_data;   /* borrowed */
     store_lost_fn *on_lost; /* NULL, or set by the owner of the store */
     void *on_lost_data;     /* for on_lost; borrowed */
     struct error unheard;   /* the store's own: a failure that no ticket has reported */
     struct log_repeat failures_logged;
+    struct error absence; /* why it is away; ERR_NONE while it is there */
 };
 
 struct store_options {
@@ -324,11 +383,12 @@ struct store_options {
         const char *url;    /* config/redis_url.h */
         const char *prefix; /* of all its keys; NULL: "sandglass:" */
         const char *sync;   /* "none", "replicas:N" or "aof" */
-        const char *ca;     /* PEM file of whom to trust; "" or NULL: as the system does */
+        const char *ca;     /* PEM file of trusted authorities; "" or NULL: the system's */
         bool is_sole;       /* the records with this prefix are this node's alone */
     } redis;
-    bool accept_loss;       /* sqlite: go on without what a damaged redo log has lost */
+    bool accept_loss;       /* sqlite: start even if a damaged redo log has lost commits */
     bool never_on_the_loop; /* sqlite: a thread makes even the shortest writes, as on a slow disk */
+    bool check_all;         /* sqlite: the checks at the start take as long as they need */
 };
 
 struct store *store_open_memory(const struct store_options *options);
@@ -338,13 +398,13 @@ struct store *store_open_sqlite(const struct store_options *options, struct erro
  * refused from now on. Blocks until the server has answered, for a few seconds at most. */
 struct store *store_open_redis(const struct store_options *options, struct error *err);
 
-/* Commits what is pending and answers every ticket and query, also those that their callbacks add,
- * before it returns. For the end: from now on nothing is answered but by another drain. Objects
- * that embed tickets and queries can be freed afterwards. NULL is fine. Not from a callback of the
+/* Commits pending changes and answers every ticket and query before it returns, also those that
+ * their callbacks add. For shutdown: later ones are answered only by another drain. Objects that
+ * embed tickets and queries can be freed afterwards. NULL is fine. Not from a callback of the
  * store. */
 void store_drain(struct store *store);
 
-/* Drains it first. NULL is fine. Not from a callback of the store. */
+/* Drains the store first. NULL is fine. Not from a callback of the store. */
 void store_close(struct store *store);
 
 void store_put_session(struct store *store, const struct session_record *record);
@@ -353,8 +413,8 @@ void store_put_execution(struct store *store, const struct execution_record *rec
 void store_put_event(struct store *store, const struct event_record *record);
 void store_put_document(struct store *store, const struct document_record *record);
 
-/* With its executions and events. The record of a sandbox goes only by store_forget_sandbox(),
- * which is for one that is confirmed gone. */
+/* Removes the session with its executions and events. The record of a sandbox is removed only by
+ * store_forget_sandbox(), when the sandbox is confirmed gone. */
 void store_forget_session(struct store *store, const char *id);
 void store_forget_sandbox(struct store *store, const char *id);
 void store_forget_document(struct store *store, const char *kind, const char *id);
@@ -364,7 +424,12 @@ void store_forget_document(struct store *store, const char *kind, const char *id
 void store_claim(struct store *store, struct store_claim *claim, uint64_t expected,
                  const struct document_record *document, store_claim_fn *done);
 
-/* Removes it if it has that version. */
+/* After store_claim(), in the same turn: a new session that is put in this turn is not written if
+ * the claim is lost, so that a process that dies then leaves no unwanted session. No effect in a
+ * store of one process, where both are one transaction. */
+void store_claim_guard(struct store_claim *claim, const char *session_id);
+
+/* Removes the document if it has that version. */
 void store_release(struct store *store, struct store_claim *claim, uint64_t expected,
                    const char *kind, const char *id, store_claim_fn *done);
 
@@ -373,10 +438,23 @@ void store_watch_start(struct store *store, struct store_watch *watch, const cha
                        const char *id, store_watch_fn *on_change);
 void store_watch_stop(struct store_watch *watch); /* a zeroed one is fine */
 
+/* NULL when the store can be written to, else why it cannot at this moment: a server that is away. */
+const struct error *store_absence(const struct store *store);
+
+/* Only where nodes share the store (`epoch`). */
+void store_renew(struct store *store, struct store_renewal *renewal, const char *description);
+
+/* At most so many sessions. `from` NULL: of no node. */
+void store_rehome(struct store *store, struct store_rehoming *rehoming,
+                  const struct store_node *from, unsigned most);
+
 void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done);
 void store_commit_as(struct store *store, struct store_ticket *ticket, enum store_grade grade,
                      store_done_fn *done);
 void store_query(struct store *store, enum store_table table, struct store_query *query);
+
+/* A deep copy of a record of this table, in one allocation that free() releases. */
+void *store_copy_record(enum store_table table, const void *record);
 
 /* Ended sessions with `retain_until_wall_us` in the past, the longest expired first. */
 void store_query_expired(struct store *store, int64_t now_wall_us, struct store_query *query);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/watches.h"
 
 #include "base/alloc.h"
@@ -60,7 +61,7 @@ static struct store_watch *next_untold(struct store *store, uint64_t number, con
     return NULL;
 }
 
-/* A callback may start and stop any watch: the search begins anew after each. */
+/* A callback may start and stop any watch: the search restarts after each. */
 void store_watches_changed(struct store *store, const char *kind, const char *id)
 {
     uint64_t number = ++store->watches.told;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Watches of changed documents. For the implementations of the store only. */
@@ -7,7 +8,7 @@
 /* Notes which of these changes a watch asks for, before they are written. */
 void store_watches_note(struct store *store, const struct change_queue *changes);
 
-/* They are written, or with an error they are not: then no watch is called. */
+/* The noted changes are written; with an error they are not, and no watch is called. */
 void store_watches_tell(struct store *store, const struct error *err);
 
 /* A document has changed, maybe by another node; `id` NULL: any of the kind. `kind` NULL: any. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/journal/journal.h"
 
 #include "base/macros.h"
@@ -51,7 +52,7 @@ static void append_done(struct job *job)
     append_ended(journal, true);
 }
 
-/* How often this thread has waited. One that only lacked a processor has not. */
+/* Voluntary context switches of this thread: waits, without preemption. */
 static long count_waits(void)
 {
     struct rusage usage = { 0 };
@@ -139,7 +140,7 @@ struct change_queue journal_take_backlog(struct journal *journal, uint64_t *out_
     return changes;
 }
 
-/* They are older than what has been appended meanwhile. */
+/* The returned changes go to the front: later appends are newer. */
 void journal_return_backlog(struct journal *journal, struct change_queue *changes)
 {
     change_queue_join(changes, &journal->backlog.changes);

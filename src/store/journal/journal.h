@@ -1,15 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The journal: commits on their way into the database.
+ * The journal: commits that the database does not have yet.
  *
  * A commit is appended to the redo log as one frame (redo.h): it is written then. Tickets of grade
  * STORE_SYNCED wait for a flush as well (syncer.h). The changes stay in memory as the *backlog*
- * until the owner has brought them into the database: journal_take_backlog() hands them out, and
- * they come back by journal_return_backlog(), or journal_note_applied() says that they are there.
+ * until the owner has brought them into the database: journal_take_backlog() hands them out;
+ * journal_return_backlog() takes them back after a failure, and journal_note_applied() notes
+ * success.
  *
  * The journal knows changes, grades and tickets, and no database: its owner embeds it, applies the
- * backlog and hears of everything else by a table of callbacks. All functions are for the loop.
+ * backlog and gets all other events by a table of callbacks. All functions are for the loop.
  */
 
 #include "store/journal/redo.h"
@@ -17,7 +19,7 @@
 
 struct journal;
 
-/* How an append has ended. What is in `refused` and `tickets` is the owner's, who takes it out. */
+/* The result of an append. The owner takes the entries out of `refused` and `tickets`. */
 struct journal_result {
     struct change_queue *refused; /* with an error: all changes, which are not in the log */
     struct list *tickets;         /* all of the commit */
@@ -95,11 +97,11 @@ struct change_queue journal_take_backlog(struct journal *journal, uint64_t *out_
 void journal_return_backlog(struct journal *journal, struct change_queue *changes);
 void journal_note_applied(struct journal *journal, uint64_t last);
 
-/* It is time to flush the database, so that the log can be used from its start again. Not while an
- * append is under way. */
+/* Whether the log is so long that the database should be flushed, which lets the log be reused from
+ * its start. Not while an append is under way. */
 bool journal_is_long(const struct journal *journal);
 
-/* Of a flush, for good; ERR_NONE: none has failed. */
+/* The permanent failure of a flush; ERR_NONE: none has failed. */
 static inline const struct error *journal_failure(const struct journal *journal)
 {
     return &journal->syncer.failure;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/journal/redo.h"
 
 #include "base/alloc.h"
@@ -102,9 +103,9 @@ static int write_at(const struct redo_file *file, const void *data, size_t lengt
     return written == (ssize_t)length ? 0 : error_sys(err, "write %s", file->path);
 }
 
-/* A flush of a file that does not grow, and whose blocks have been written before, has nothing to
- * record about it. Zeros are no frame. Without room for them it grows, and leaves what there is to
- * the database. */
+/* Preallocates the file: a flush is cheaper when neither size nor blocks change. Zeros are no
+ * frame. On a full disk the file is truncated and grows later, so that the database can use the
+ * space. */
 static void make_room(const struct redo_file *file)
 {
     scoped(free) char *zeros = xcalloc(1, ROOM_BYTES);
@@ -222,7 +223,7 @@ static struct redo_file *file_to_write(struct redo *redo)
     return &redo->files[redo->current];
 }
 
-/* Zeros behind it say that it is the last. */
+/* Zeros behind the frame mark it as the last one. */
 static int encode_frame(struct redo *redo, const struct change_queue *changes, size_t *out_length)
 {
     static const struct redo_frame nothing;
@@ -247,7 +248,7 @@ static int encode_frame(struct redo *redo, const struct change_queue *changes, s
                : 0;
 }
 
-/* What was begun is no frame, and does not look like one that is damaged either. */
+/* Overwrites an incomplete frame, so that it is not taken for a damaged one. */
 static void clear_end(const struct redo_file *file)
 {
     static const struct redo_frame nothing;

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The redo log: what was committed since the database was last brought up to date.
+ * The redo log: commits that the database does not have yet.
  *
  * A commit appends all of its changes as one frame, by one write; the kernel has it then, and it
  * outlives this process. The changes go into the database later, many commits together, and the
@@ -10,12 +11,12 @@
  *
  * Two files are used in turn. When one is long enough, the other is written again from its start,
  * provided that the database has all of it and has been flushed. Frames are numbered without gaps,
- * so that what is left of earlier use is never taken for the end of the log.
+ * so that frames of an earlier use are never taken for the end of the log.
  *
- * A frame that cannot be read is either one that a failing machine has not completed, or damage.
- * What tells them apart is the *promise*: each frame says up to which frame the log was flushed
- * when it was written, and a small file beside the log says it after each flush. A log that ends
- * before what was promised is damaged. The database knows whether a log has to be there.
+ * A frame that cannot be read was either not completed by a failing machine, or is damaged. The
+ * *promise* distinguishes the two: each frame has the number of the last frame that was flushed
+ * when it was written, and a small file beside the log has it after each flush. A log that ends
+ * before its promise is damaged. The database knows whether a log has to be there.
  */
 
 #include "base/buffer.h"
@@ -47,27 +48,27 @@ struct redo {
     bool flushes;        /* promises are made by flushes; otherwise by writing, for this boot */
     uint64_t last;       /* number of the last frame */
     uint64_t settled;    /* the database has all up to this one, on the disk */
-    uint64_t promised;   /* what the next frame promises */
-    uint64_t noted;      /* where flushes begin: the last frame that was appended */
-    uint64_t flushed;    /* there, too: the last frame that was flushed */
+    uint64_t promised;   /* the promise of the next frame */
+    uint64_t noted;      /* the last appended frame, as the flushing side knows it */
+    uint64_t flushed;    /* the last flushed frame, as the flushing side knows it */
     struct buffer frame; /* kept for its memory */
 };
 
 /* Whether there is a log of the database at `path`. */
 bool redo_exists(const char *path);
 
-/* What the database knows about its log. */
+/* The database's knowledge of its log. */
 struct redo_expected {
     const char *id;
     const char *boot_id;
     uint64_t last; /* the last frame that the database has */
-    int64_t base;  /* of the log that has to be there; -1: none has to */
+    int64_t base;  /* of the log that must exist; -1: none must */
 };
 
 struct redo_past {
     struct change_queue changes; /* behind frame `expected.last`; owned */
     uint64_t last;               /* the last frame that can be used */
-    /* Set when the log does not have what it must: what is lost, and the remedy. */
+    /* Set when promised frames are missing: names the loss and the remedy. */
     struct error damage;
     /* Frames behind `last` that were not promised and cannot be used, as after a power failure;
      * `is_cut`: the first of them was not written completely. */
@@ -80,8 +81,8 @@ int redo_read(const char *path, const struct redo_expected *expected, struct red
               struct error *err);
 void redo_past_fini(struct redo_past *past); /* a zeroed one is fine */
 
-/* When the database has all of it, on the disk. A log that goes on from there begins with new
- * files: after a power failure there may be frames behind a gap, which must not become its end. */
+/* Called when the database has all frames on the disk. The next log begins with new files: after a
+ * power failure there may be frames behind a gap, which must not become its end. */
 int redo_remove(const char *path, struct error *err);
 
 /* The same with a damaged log: its files are kept under names that end in ".damaged". */
@@ -110,17 +111,18 @@ void redo_note_appended(struct redo *redo);
 /* A flush of everything that was appended before redo_flush_begin(). Its run is for a thread:
  * append may be called meanwhile. When it has succeeded, redo_note_flushed(). */
 struct redo_flush {
-    int fds[REDO_FILES];     /* borrowed; -1 for those that need none */
+    int fds[REDO_FILES];     /* borrowed; -1 for files without new frames */
     const char *name;        /* borrowed; of a file whose name is to be flushed too, or NULL */
-    const struct redo *redo; /* borrowed; only what does not change */
-    uint64_t last;           /* the last frame that it has */
+    const struct redo *redo; /* borrowed; only its constant fields are read */
+    uint64_t last;           /* the last frame that the flush covers */
 };
 
 struct redo_flush redo_flush_begin(struct redo *redo);
 int redo_flush_run(const struct redo_flush *flush, struct error *err);
 void redo_note_flushed(struct redo *redo, const struct redo_flush *flush);
 
-/* It is time to flush the database, so that the other file can be used. */
+/* Whether the current file is so long that the database should be flushed, which frees the other
+ * file. */
 bool redo_is_long(const struct redo *redo, uint64_t settled);
 
 /* Flushes the directory that a file is in, so that its name is on the disk. */

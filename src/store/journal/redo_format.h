@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The bytes of the redo log; for redo.c and redo_read.c only.
  *
- * A file: its header, then frames, each beginning at a multiple of 8 bytes. What is behind the last
- * frame is zeros, or left from earlier use of the file: frames with lower numbers.
+ * A file: its header, then frames, each beginning at a multiple of 8 bytes. Behind the last frame
+ * are zeros, or frames of an earlier use of the file, with lower numbers.
  */
 
 #include "store/checksum.h"
@@ -21,8 +22,8 @@ struct redo_header {
     char id[REDO_ID_SIZE];
     uint64_t base;     /* number of the last frame before this log */
     uint64_t boot;     /* redo_boot() */
-    uint64_t flushed;  /* 1: what frames promise has been flushed; 0: holds within this boot */
-    uint64_t checksum; /* of what is before it */
+    uint64_t flushed;  /* 1: promised frames were flushed; 0: promises hold within this boot */
+    uint64_t checksum; /* of the fields before it */
 };
 
 struct redo_header_1 {
@@ -31,7 +32,7 @@ struct redo_header_1 {
 };
 
 struct redo_frame {
-    uint64_t checksum; /* of what follows, the changes included */
+    uint64_t checksum; /* of the following fields and the changes */
     uint64_t number;
     uint64_t length;   /* of the changes behind it */
     uint64_t promised; /* all frames up to this one are safe; not in version 1 */
@@ -39,12 +40,12 @@ struct redo_frame {
 
 enum { REDO_FRAME_1_SIZE = 3 * sizeof(uint64_t) };
 
-/* The file of its own that says how far the log goes at least: a log that lost its end, or was
- * replaced by an earlier copy, looks like a sound one. */
+/* The file with the promise, the least number of the log's last frame: a log that lost its end, or
+ * was replaced by an earlier copy, looks valid by itself. */
 struct redo_mark {
     struct redo_header header;
     uint64_t promised;
-    uint64_t checksum; /* of what is before it */
+    uint64_t checksum; /* of the fields before it */
 };
 
 static inline uint64_t redo_boot(const char *boot_id)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -15,9 +16,9 @@ enum { READ_MAXIMUM = 1024 * 1024 * 1024 };
 
 #define ACCEPT_HINT                                                                              \
     "put the files back as they were, or restore a backup: sandglass store restore FILE; to go " \
-    "on without what is lost: sandglass store repair --accept-loss"
+    "on without the lost commits: sandglass store repair --accept-loss"
 
-/* One file as it is. */
+/* A file of the log in memory. */
 struct image {
     char *path; /* owned */
     struct buffer bytes;
@@ -130,7 +131,7 @@ static int read_first_version(const struct reading *reading, struct image *image
     return check_owner(reading, header.id, err);
 }
 
-/* 0 also when there is no header; what that means depends on the rest. */
+/* 0 also when there is no header; the caller decides whether that is damage. */
 static int read_header(const struct reading *reading, struct image *image, struct error *err)
 {
     struct redo_header *header = &image->header;
@@ -196,7 +197,7 @@ static bool promises_hold(const struct reading *reading, const struct redo_heade
            (header->boot && header->boot == redo_boot(reading->expected->boot_id));
 }
 
-/* All sound frames of a file, also those behind one that is not. */
+/* Finds all valid frames of a file, also behind an invalid one. */
 static void find_frames(struct reading *reading, const struct image *image)
 {
     size_t step = image->is_first_version ? 1 : REDO_ALIGNMENT;
@@ -260,7 +261,7 @@ static int decode_frame(const struct reading *reading, const struct frame_at *fr
     return 0;
 }
 
-/* Those that follow each other from expected->last on. */
+/* Takes the consecutive frames from expected->last on. */
 static int take_frames(struct reading *reading, struct redo_past *past, struct error *err)
 {
     for (size_t i = 0; i < reading->frames.count; i++) {
@@ -279,7 +280,7 @@ static int take_frames(struct reading *reading, struct redo_past *past, struct e
     return 0;
 }
 
-/* --- what has to be there ------------------------------------------------------------------ */
+/* --- damage -------------------------------------------------------------------------------- */
 
 static void note_loss(const struct reading *reading, struct redo_past *past)
 {
@@ -297,8 +298,8 @@ static void note_bad_file(const struct reading *reading, const struct image *ima
                           const char *what, struct redo_past *past)
 {
     error_named(&past->damage, ERR_INVALID, "store_damaged",
-                "redo log %s of database %s %s: what was committed behind number %llu may be lost",
-                image->path, reading->path, what, (unsigned long long)past->last);
+                "redo log %s of database %s %s: commits after number %llu may be lost", image->path,
+                reading->path, what, (unsigned long long)past->last);
     error_hint(&past->damage, ACCEPT_HINT);
 }
 
@@ -321,7 +322,7 @@ static void check_files(const struct reading *reading, struct redo_past *past)
     }
 }
 
-/* Nothing but zeros behind the last frame: no commit was under way. */
+/* Whether only zeros follow the last frame: no commit was under way. */
 static bool ends_clean(const struct reading *reading)
 {
     static const struct redo_frame nothing;

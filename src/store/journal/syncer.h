@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Flushes the redo log to the disk, on a thread of its own, while the writer goes on.
  *
- * A commit only hands bytes to the kernel, which survives the end of this process. Tickets that ask
- * for more wait here for a flush that begins after their commit; all that come while one is under
- * way share the next. Commits without such tickets are flushed a moment later. The first flush that fails
- * is the last: the kernel may have dropped what it could not write.
+ * A commit only hands bytes to the kernel, which survives the end of this process. Tickets of the
+ * grade STORE_SYNCED wait here for a flush that begins after their commit; all that come while one
+ * is under way share the next. Commits without such tickets are flushed a moment later. No flush
+ * follows a failed one: the kernel may have dropped dirty pages.
  */
 
 #include "base/error.h"
@@ -40,11 +41,11 @@ struct syncer {
 void syncer_open(struct syncer *syncer, struct loop *loop, struct redo *redo, bool enabled,
                  synced_fn *on_synced);
 
-/* Ends the thread. What still waits is for syncer_finish_here(). */
+/* Ends the thread. Waiting tickets are left to syncer_finish_here(). */
 void syncer_stop(struct syncer *syncer);
 
-/* A commit has succeeded; takes over the tickets that wait for more than that. */
+/* A commit has succeeded; takes over its tickets that wait for a flush. */
 void syncer_add(struct syncer *syncer, struct list *tickets);
 
-/* After the thread has ended: flushes for those that wait. */
+/* After the thread has ended: flushes for the waiting tickets. */
 void syncer_finish_here(struct syncer *syncer);

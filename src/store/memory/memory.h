@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The store in memory, for tests of what stands on it: everything store.h promises except that it
+ * The store in memory, for tests of its users: it keeps all promises of store.h except that it
  * survives the process. Transactions are made at the end of the turn.
  */
 

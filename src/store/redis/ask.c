@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/redis/private.h"
 
 #include "base/alloc.h"
@@ -270,7 +271,7 @@ void redis_ask(struct redis_store *store, enum store_table table, struct store_q
     if (expired_only)
         asking->plan = (struct redis_plan){ .index = xstrdup("s.retention"), .id = xstrdup("") };
     else
-        redis_plan_make(&asking->plan, table, query);
+        redis_plan_make(&asking->plan, table, query, store->base.node);
     list_append(&store->askings, &asking->node);
     redis_flush_soon(store);
 }

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- One commit of a node: its changes and claims, or nothing. Values are text.
 --
 -- Keys: node:<node>    hash: epoch, commit (number of the last one), outcomes (of its claims), sequence (of the last event)
@@ -11,7 +12,7 @@ local stored, own = tonumber(was[1] or '0'), tonumber(epoch)
 
 -- Another process has the name of this node now.
 if stored > own then
-    return {'fenced', was[1]}
+    return {'fenced', was[1], redis.call('HGET', home, 'lost') or ''}
 end
 -- The answer was lost, not the commit.
 if stored == own and was[2] == number then
@@ -27,6 +28,25 @@ local sequence = tonumber(was[4] or '0')
 for _, op in ipairs(ops) do
     if op[2] == 'e' and op[4] and tonumber(op[4]) > sequence then
         sequence = tonumber(op[4])
+    end
+end
+
+-- A session has one home: a record that names another node is not taken back. It happens after a failover that has lost a takeover.
+local function names_another(op)
+    local set = op[5]
+
+    for i = 1, #set, 2 do
+        if set[i] == 'node' then
+            local home_now = (set[i + 1] == node or set[i + 1] == '-') and redis.call('HGET', prefix .. 's:' .. op[3], 'node')
+
+            return home_now and home_now ~= node
+        end
+    end
+    return false
+end
+for _, op in ipairs(ops) do
+    if op[1] == 'put' and op[2] == 's' and names_another(op) then
+        return {'fenced', was[1], '1'}
     end
 end
 
@@ -100,7 +120,7 @@ local function forget_session(id)
 end
 
 -- A document that was put, or has expired, is held by nobody: version 0.
-local function claim(id, expected, set, unset, indexes)
+local function look(id)
     local found = redis.call('HMGET', prefix .. 'd:' .. id, 'version', 'json', 'expires_wall_us', '_at', '_in')
     local expires = tonumber(found[3] or '0')
     local version = found[1] or '0'
@@ -108,6 +128,12 @@ local function claim(id, expected, set, unset, indexes)
     if expires > 0 and expires <= tonumber(now) then
         version = '0'
     end
+    return found, version
+end
+
+local function claim(id, expected, set, unset, indexes)
+    local found, version = look(id)
+
     if version ~= expected then
         outcomes[#outcomes + 1] = version == '0' and 'none' or 'lost'
         outcomes[#outcomes + 1] = version
@@ -124,18 +150,28 @@ local function claim(id, expected, set, unset, indexes)
     outcomes[#outcomes + 1] = ''
 end
 
+-- New sessions whose claim another one holds.
+local unwanted = {}
+for _, op in ipairs(ops) do
+    if op[1] == 'claim' and op[8] and op[8] ~= '' then
+        local _, version = look(op[3])
+
+        unwanted[op[8]] = version ~= op[4] and redis.call('EXISTS', prefix .. 's:' .. op[8]) == 0
+    end
+end
+
 local has_documents = false
 for _, op in ipairs(ops) do
     local what, kind, id = op[1], op[2], op[3]
 
     has_documents = has_documents or kind == 'd'
-    if what == 'put' then
+    if what == 'put' and not (kind == 's' and unwanted[id]) then
         put(kind, id, op[4], op[5], op[6], op[7])
     elseif what == 'claim' then
         claim(id, op[4], op[5], op[6], op[7])
-    elseif kind == 's' then
+    elseif what == 'forget' and kind == 's' then
         forget_session(id)
-    else
+    elseif what == 'forget' then
         forget(kind, id)
     end
 end

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scripts, as text in the program. */
 
     .section .rodata
@@ -20,6 +21,16 @@ redis_query_script:
     .global redis_sweep_script
 redis_sweep_script:
     .incbin SWEEP_PATH
+    .byte 0
+
+    .global redis_renew_script
+redis_renew_script:
+    .incbin RENEW_PATH
+    .byte 0
+
+    .global redis_rehome_script
+redis_rehome_script:
+    .incbin REHOME_PATH
     .byte 0
 
     .section .note.GNU-stack, "", %progbits

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/redis/link.h"
 
 #include "base/alloc.h"
@@ -120,7 +121,7 @@ static void queue(struct redis_link *link, struct redis_request *request,
         timer_arm_in(&link->overdue, ANSWER_TIMEOUT_US);
 }
 
-/* What does not fit now goes when the socket is writable; a failure is found when it is read. */
+/* The rest is sent when the socket is writable; the next read reports a failure. */
 void redis_link_send(struct redis_link *link, struct redis_request *request,
                      const struct redis_word *words, size_t count)
 {

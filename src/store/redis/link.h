@@ -1,15 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * A connection to a Redis server, on the loop, that comes back by itself.
+ * A connection to a Redis server, on the loop, that reconnects by itself.
  *
- * It finds the server (by name, by its sentinels), connects, authenticates, selects the database and
- * makes sure that it talks to a master; then it is ready. Requests are answered in their order. When
- * the connection is lost, all requests that have no answer get NULL, and the link tries again,
- * after a delay that grows.
+ * It finds the server (by name, by its sentinels), connects, authenticates, selects the database
+ * and makes sure that it talks to a master; then it is ready. Requests are answered in their order.
+ * When the connection is lost, all requests that have no answer get NULL, and the link reconnects
+ * with back-off.
  *
- * hiredis reads the answers. The socket is ours, so that TLS is the one of net/tls.h, names are looked
- * up by a thread, and what has no answer is known when the connection ends.
+ * hiredis reads the answers. The socket is ours, so that TLS is the one of net/tls.h, names are
+ * looked up by a thread, and unanswered requests are known when the connection ends.
  */
 
 #include "base/buffer.h"
@@ -37,7 +38,8 @@ struct redis_request {
 
 struct redis_link_owner {
     void (*on_ready)(struct redis_link *link);
-    /* It is not ready, or no more; `err` says why. After the requests have got their NULL. */
+    /* The link is not ready, or no longer; `err` says why. Called after the requests have got their
+     * NULL. */
     void (*on_away)(struct redis_link *link, const struct error *err);
     /* An answer that no request asked for: a message of a subscription. */
     void (*on_message)(struct redis_link *link, const redisReply *reply);
@@ -89,7 +91,7 @@ struct redis_link_options {
     struct loop *loop;                    /* borrowed */
     const struct redis_link_owner *owner; /* borrowed */
     const struct redis_url *url;          /* borrowed */
-    const char *ca;                       /* PEM file; "" or NULL: those that the system trusts */
+    const char *ca;                       /* PEM file; "" or NULL: the system's authorities */
 };
 
 int redis_link_init(struct redis_link *link, const struct redis_link_options *options,
@@ -113,10 +115,10 @@ struct redis_word {
 
 #define REDIS_WORD(text) ((struct redis_word){ (text), strlen(text) })
 
-/* Only when it is ready, or from on_ready. The words are copied. */
+/* Only while the link is ready, or from on_ready. The words are copied. */
 void redis_link_send(struct redis_link *link, struct redis_request *request,
                      const struct redis_word *words, size_t count);
 
-/* Whether it is an array that begins with so many texts. A server may be another one than it says:
- * nothing is read from an answer before it was asked here. NULL is fine. */
+/* Whether the reply is an array that begins with `count` texts. The server is not trusted: every
+ * answer is checked here before it is read. NULL is fine. */
 bool redis_reply_has_words(const redisReply *reply, size_t count);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/redis/private.h"
 
 #include "base/alloc.h"
@@ -10,7 +11,7 @@
 
 enum { OPEN_US = 5 * 1000 * 1000 };
 
-#define FORMAT "1"
+#define FORMAT "2"
 
 enum opening_state { OPENING_ASKS, OPENING_DONE, OPENING_FAILED };
 
@@ -19,6 +20,7 @@ struct opening {
     struct redis_store *store; /* borrowed */
     struct redis_link link;
     struct redis_request command, policy, acquire;
+    int64_t asked_us; /* when the name was asked for */
     enum opening_state state;
     struct error err;
 };
@@ -33,7 +35,7 @@ static void fail(struct opening *opening)
     opening->state = OPENING_FAILED;
 }
 
-/* --- what the server can do ------------------------------------------------------------------ */
+/* --- features of the server ---------------------------------------------------------------- */
 
 static void on_command(struct redis_request *request, const redisReply *reply)
 {
@@ -63,23 +65,27 @@ static void on_policy(struct redis_request *request UNUSED, const redisReply *re
 
 /* --- the name of the node -------------------------------------------------------------------- */
 
-static void take(struct redis_store *store, const redisReply *reply)
+static void take(const struct opening *opening, const redisReply *reply)
 {
+    struct redis_store *store = opening->store;
+
     snprintf(store->epoch, sizeof(store->epoch), "%s", reply->element[1]->str);
+    store->base.epoch = store->is_sole ? 0 : strtoull(store->epoch, NULL, 10);
     store->base.load.last_sequence = strtoull(reply->element[2]->str, NULL, 10);
     store->base.load.same_boot = *store->boot_id &&
                                  str_equal(reply->element[3]->str, store->boot_id);
+    redis_take_time(store, reply->element[4]->str, opening->asked_us, clock_now_us(&clock_system));
 }
 
 static void on_acquired(struct redis_request *request, const redisReply *reply)
 {
     struct opening *opening = opening_of(request);
-    size_t words = redis_reply_has_words(reply, 4) ? 4 : redis_reply_has_words(reply, 2) ? 2 : 0;
+    size_t words = redis_reply_has_words(reply, 5) ? 5 : redis_reply_has_words(reply, 2) ? 2 : 0;
 
     if (!reply || opening->state != OPENING_ASKS)
         return;
-    if (words == 4) {
-        take(opening->store, reply);
+    if (words == 5) {
+        take(opening, reply);
         opening->state = OPENING_DONE;
         return;
     }
@@ -89,6 +95,10 @@ static void on_acquired(struct redis_request *request, const redisReply *reply)
                     reply->element[1]->str);
         error_hint(&opening->err, "set another store.redis.prefix, or the same instance to go on "
                                   "with its sessions");
+    } else if (words == 2 && str_equal(reply->element[0]->str, "shared")) {
+        error_named(&opening->err, ERR_INVALID, "store_taken",
+                    "the records with this prefix are those of a cluster");
+        error_hint(&opening->err, "set node.address to join it, or another store.redis.prefix");
     } else if (words == 2) {
         error_named(&opening->err, ERR_INVALID, "store_newer",
                     "a newer sandglass has used the keys with this prefix (format %s, and this "
@@ -120,6 +130,7 @@ static void on_ready(struct redis_link *link)
                     (struct redis_word[]){ REDIS_WORD("CONFIG"), REDIS_WORD("GET"),
                                            REDIS_WORD("maxmemory-policy") },
                     3);
+    opening->asked_us = clock_now_us(&clock_system);
     redis_script_init(&script, redis_open_script);
     redis_script_call(&script, link, &opening->acquire,
                       (struct redis_word[]){ REDIS_WORD(store->prefix),
@@ -129,7 +140,7 @@ static void on_ready(struct redis_link *link)
                       5, true);
 }
 
-/* A server that is just being started is waited for; one that refuses the password is not. */
+/* Waits for a server that is starting, but not for one that refuses the password. */
 static void on_away(struct redis_link *link, const struct error *err)
 {
     struct opening *opening = container_of(link, struct opening, link);

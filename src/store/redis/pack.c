@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/redis/pack.h"
 
 #include "base/alloc.h"
@@ -65,7 +66,7 @@ struct index_list {
     size_t count;
 };
 
-/* What is beyond the maximum, labels of a session that has too many, is not found by it. */
+/* Labels beyond INDEXES_MAXIMUM are not indexed: queries do not find the session by them. */
 static void add(struct index_list *list, char *name, int64_t score)
 {
     if (list->count == INDEXES_MAXIMUM) {
@@ -103,10 +104,12 @@ static void index_session(struct index_list *list, const struct session_record *
 
     add(list, xstrdup("s.all"), 0);
     add(list, xstrdup(is_ended ? "s.ended" : "s.live"), 0);
+    if (!is_ended)
+        add(list, xasprintf("s.node:%s", session->node), 0);
     add(list, xasprintf("s.own:%s", session->owner), 0);
     if (session->key)
         add(list, xasprintf("s.key:%s", session->key), 0);
-    /* One that does not say how long it is kept would be kept for ever. */
+    /* An ended session without a retention time would be retained for ever. */
     if (session->retain_until_wall_us > 0 || is_ended)
         add(list, xstrdup("s.retention"), MAX(session->retain_until_wall_us, (int64_t)1));
     if (!is_ended)
@@ -133,7 +136,9 @@ static void index_document(struct index_list *list, const struct document_record
         add(list, xstrdup("d.expiry"), document->expires_wall_us);
 }
 
-static void index_record(struct index_list *list, enum store_table table, const void *record)
+/* The events of each node are numbered by itself. */
+static void index_record(struct index_list *list, enum store_table table, const void *record,
+                         const char *node)
 {
     const struct sandbox_record *sandbox = record;
     const struct event_record *event = record;
@@ -144,6 +149,7 @@ static void index_record(struct index_list *list, enum store_table table, const 
         break;
     case STORE_SANDBOXES:
         add(list, xstrdup("b.all"), 0);
+        add(list, xasprintf("b.node:%s", sandbox->node), 0);
         if (sandbox->session_id[0])
             add(list, xasprintf("b.session:%s", sandbox->session_id), 0);
         break;
@@ -151,8 +157,8 @@ static void index_record(struct index_list *list, enum store_table table, const 
         index_execution(list, record);
         break;
     case STORE_EVENTS:
-        add(list, xstrdup("e.all"), 0);
-        add(list, xasprintf("e.own:%s", event->owner), 0);
+        add(list, xasprintf("e.node:%s", node), 0);
+        add(list, xasprintf("e.own:%s/%s", node, event->owner), 0);
         if (event->session_id[0])
             add(list, xasprintf("e.session:%s", event->session_id), 0);
         break;
@@ -162,11 +168,12 @@ static void index_record(struct index_list *list, enum store_table table, const 
     }
 }
 
-static void pack_indexes(struct buffer *out, enum store_table table, const void *record)
+static void pack_indexes(struct buffer *out, enum store_table table, const void *record,
+                         const char *node)
 {
     struct index_list *list = xnew(struct index_list);
 
-    index_record(list, table, record);
+    index_record(list, table, record, node);
     redis_pack_array(out, 2 * list->count);
     for (size_t i = 0; i < list->count; i++) {
         redis_pack_text(out, list->items[i].name);
@@ -252,7 +259,7 @@ static void pack_change(struct buffer *out, const struct redis_writer *writer,
         snprintf(position, sizeof(position), "%" PRIu64, event->sequence);
     redis_pack_text(out, position);
     pack_fields(out, &record_types[change->table], change->record, writer->boot_id);
-    pack_indexes(out, change->table, change->record);
+    pack_indexes(out, change->table, change->record, writer->node);
 }
 
 static void pack_claim(struct buffer *out, const struct redis_writer *writer,
@@ -261,7 +268,7 @@ static void pack_claim(struct buffer *out, const struct redis_writer *writer,
     const struct change *change = claim->private.change;
     char expected[NUMBER_SIZE];
 
-    redis_pack_array(out, change->forget ? 4 : 7);
+    redis_pack_array(out, change->forget ? 4 : 8);
     redis_pack_text(out, "claim");
     redis_pack_text(out, redis_table(STORE_DOCUMENTS));
     pack_id(out, writer, change);
@@ -270,7 +277,8 @@ static void pack_claim(struct buffer *out, const struct redis_writer *writer,
     if (change->forget)
         return;
     pack_fields(out, &record_types[STORE_DOCUMENTS], change->record, writer->boot_id);
-    pack_indexes(out, STORE_DOCUMENTS, change->record);
+    pack_indexes(out, STORE_DOCUMENTS, change->record, writer->node);
+    redis_pack_text(out, claim->private.guarded);
 }
 
 void redis_pack_commit(struct buffer *out, const struct redis_writer *writer,
@@ -308,6 +316,8 @@ static void plan_sessions(struct redis_plan *plan, const struct store_query *que
         plan->labels = 1;
     } else if (filters & FILTER_KEY) {
         use(plan, FILTER_KEY, xasprintf("s.key:%s", query->key));
+    } else if ((filters & FILTER_LIVE) && (filters & FILTER_NODE)) {
+        use(plan, FILTER_LIVE | FILTER_NODE, xasprintf("s.node:%s", query->node));
     } else if (filters & (FILTER_LIVE | FILTER_STATE)) {
         use(plan, FILTER_LIVE, xstrdup("s.live"));
     } else if ((filters & FILTER_ENDED) && (filters & FILTER_OWNER)) {
@@ -351,9 +361,10 @@ static char *only_id(enum store_table table, unsigned filters, const struct stor
 }
 
 void redis_plan_make(struct redis_plan *plan, enum store_table table,
-                     const struct store_query *query)
+                     const struct store_query *query, const char *own_node)
 {
     unsigned filters = record_filters(&record_types[table], query);
+    const char *node = str_is_empty(query->node) ? own_node : query->node;
 
     *plan = (struct redis_plan){ .left = filters, .id = only_id(table, filters, query) };
     if (!*plan->id) {
@@ -361,12 +372,16 @@ void redis_plan_make(struct redis_plan *plan, enum store_table table,
             plan_sessions(plan, query);
         else if (table == STORE_SANDBOXES && (filters & FILTER_SESSION))
             use(plan, FILTER_SESSION, xasprintf("b.session:%s", query->session_id));
+        else if (table == STORE_SANDBOXES && (filters & FILTER_NODE))
+            use(plan, FILTER_NODE, xasprintf("b.node:%s", query->node));
         else if (table == STORE_EXECUTIONS)
             plan_executions(plan, query);
         else if (table == STORE_EVENTS && (filters & FILTER_SESSION))
             use(plan, FILTER_SESSION, xasprintf("e.session:%s", query->session_id));
         else if (table == STORE_EVENTS && (filters & FILTER_OWNER))
-            use(plan, FILTER_OWNER, xasprintf("e.own:%s", query->owner));
+            use(plan, FILTER_OWNER, xasprintf("e.own:%s/%s", node, query->owner));
+        else if (table == STORE_EVENTS)
+            use(plan, 0, xasprintf("e.node:%s", node));
         else if (table == STORE_DOCUMENTS)
             plan_documents(plan, query);
     }

@@ -1,9 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Records as the scripts get them, and back: a record is a hash with the columns of record_types as
- * fields, all of them text. What is not set is not there. Fields that this version does not know
- * are left alone by a put.
+ * fields, all of them text. Unset columns are absent. A put leaves unknown fields unchanged.
  *
  * A script gets its arguments in MessagePack, which the server's Lua unpacks.
  */
@@ -16,7 +16,8 @@
 /* One letter for each table, the first of its keys. */
 const char *redis_table(enum store_table table);
 
-/* Who writes: events are numbered by each node, and stamps of a boot clock mean nothing elsewhere. */
+/* The writing node: events are numbered by each node, and boot-clock stamps are valid on one host
+ * only. */
 struct redis_writer {
     const char *node;
     const char *boot_id;
@@ -29,17 +30,18 @@ void redis_pack_commit(struct buffer *out, const struct redis_writer *writer,
 void redis_pack_array(struct buffer *out, size_t count);
 void redis_pack_text(struct buffer *out, const char *text);
 
-/* The index that serves a filter best, and what is left to compare. */
+/* The best index for a filter, and the filters that are left to compare. */
 struct redis_plan {
     char *index;     /* owned; "" with an id */
     char *id;        /* owned: of the one record; "" without */
     unsigned left;   /* filters that the index does not settle */
-    bool is_counted; /* nothing is left: its length is the count */
-    unsigned labels; /* how many of the query are settled: 0 or the first */
+    bool is_counted; /* no filter is left: the index's length is the count */
+    unsigned labels; /* labels of the query that the index settles: 0 or the first */
 };
 
+/* Events are those of the node that the query names, else of the own one. */
 void redis_plan_make(struct redis_plan *plan, enum store_table table,
-                     const struct store_query *query);
+                     const struct store_query *query, const char *own_node);
 void redis_plan_fini(struct redis_plan *plan);
 
 /* The filter of query.lua. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The inside of the Redis store, for the files of redis/ only. README.md of store/ is the map. */
@@ -50,6 +51,15 @@ struct redis_syncing {
     struct redis_request request;
 };
 
+/* Reports of this node, and sessions that it takes: one of each at a time. */
+struct redis_nodes {
+    struct store_renewal *renewal;   /* borrowed; NULL without one under way */
+    char *description;               /* owned: of a report that is not sent yet; else NULL */
+    struct store_rehoming *rehoming; /* likewise */
+    struct redis_request renew, rehome;
+    struct deferred refuse_renewal, refuse_rehoming;
+};
+
 /* Looks for sessions that no index has, part by part. */
 struct redis_sweep {
     struct timer timer;
@@ -76,21 +86,23 @@ struct redis_store {
     struct error away;   /* why */
     bool counts_away;    /* that is all that is failing */
     struct error fenced; /* another process has the name of this node */
-    uint64_t number;     /* of the last commit that was acknowledged */
-    uint64_t made;       /* commits that were ever made of what was pending */
-    bool has_to_probe;   /* the next commit may be empty */
+    struct deferred tell_fenced;
+    uint64_t number;   /* of the last commit that was acknowledged */
+    uint64_t made;     /* number of commits made from pending changes */
+    bool has_to_probe; /* the next commit may be empty */
     struct redis_pending pending;
     struct redis_commit commit;
     struct redis_syncing syncing;
     struct redis_sweep sweep;
+    struct redis_nodes nodes;
     struct list askings; /* struct redis_asking */
     struct log_repeat logged;
 };
 
 /* --- open.c --------------------------------------------------------------------------------- */
 
-/* Reaches the server, checks that it can do what the settings ask for, and takes the name of the
- * node. Blocks, for a few seconds at most. */
+/* Connects to the server, checks that it supports the settings, and takes the name of the node.
+ * Blocks, for a few seconds at most. */
 int redis_acquire(struct redis_store *store, struct error *err);
 
 /* --- ask.c ---------------------------------------------------------------------------------- */
@@ -98,7 +110,8 @@ int redis_acquire(struct redis_store *store, struct error *err);
 void redis_ask(struct redis_store *store, enum store_table table, struct store_query *query,
                bool expired_only, int64_t now_wall_us);
 
-/* Sends those whose puts are sent; when the server cannot be reached, all of them fail. */
+/* Sends the queries whose earlier puts are sent; all of them fail when the server cannot be
+ * reached. */
 void redis_send_askings(struct redis_store *store);
 void redis_fail_askings(struct redis_store *store, const struct error *err);
 
@@ -110,7 +123,27 @@ void redis_asking_reset(struct redis_store *store);
 void redis_sweep_start(struct redis_store *store);
 void redis_sweep_stop(struct redis_store *store); /* a zeroed one is fine */
 
+/* --- nodes.c -------------------------------------------------------------------------------- */
+
+/* The server has read its clock between these two instants of the boot clock. */
+void redis_take_time(struct redis_store *store, const char *text, int64_t sent_us, int64_t now_us);
+
+void redis_renew(struct store *base, struct store_renewal *renewal, const char *description);
+void redis_rehome(struct store *base, struct store_rehoming *rehoming,
+                  const struct store_node *from, unsigned most);
+
+/* The server can be reached, or cannot any more. */
+void redis_nodes_reach_changed(struct redis_store *store);
+
+/* Ends both without an answer of the server, at once. */
+void redis_nodes_give_up(struct redis_store *store, const struct error *err);
+
 /* --- redis.c -------------------------------------------------------------------------------- */
 
+struct redis_store *redis_from(struct store *store);
+
+/* The answer names the process that has the node's name now, and whether the node counts as
+ * lost. */
+void redis_become_fenced(struct redis_store *store, const redisReply *reply);
 void redis_flush_soon(struct redis_store *store);
 bool redis_has_pending(const struct redis_store *store);

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- A part of a query: walks an index from one score on, and returns where to go on and the records that fit.
 -- An index entry without a record is removed.
 local prefix, kind, index, id, is_reversed, from, to, offset, wanted, most, now, body = unpack(ARGV)

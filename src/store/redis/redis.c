@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The store in Redis, for daemons that share the work or replace each other.
  *
- * What is pending at the end of a turn is one commit: one call of commit.lua, which the server makes
- * as a whole or not at all. One commit is under way at a time; what comes meanwhile gathers. Each
- * commit has a number, and the server remembers the last one of each node with the outcomes of its
- * claims: a commit whose answer was lost is sent again, and applied once.
+ * All pending changes at the end of a turn are one commit: one atomic call of commit.lua. One
+ * commit is under way at a time; later changes gather meanwhile. Each commit has a number, and the
+ * server remembers the last one of each node with the outcomes of its claims: a commit whose answer
+ * was lost is sent again, and applied once.
  *
  * The commits of a process carry its epoch, which it took when it opened the store (open.lua). When
  * another process has taken the name of the node since, the server refuses them, for good: fenced.
@@ -28,7 +29,7 @@
 enum {
     GATHER_US = 2000,
     PENDING_MAXIMUM = 64 * 1024 * 1024, /* while the server cannot be reached */
-    BODY_MAXIMUM = 500 * 1024 * 1024,   /* what the server takes as one argument */
+    BODY_MAXIMUM = 500 * 1024 * 1024,   /* the server's limit for one argument */
     SYNC_WAIT_MS = 2000,
     SYNC_TRIES = 3,
     DRAIN_US = 10 * 1000 * 1000,
@@ -37,7 +38,7 @@ enum {
 static const struct store_ops redis_ops;
 static void flush_later(struct redis_store *store);
 
-static struct redis_store *redis_from(struct store *store)
+struct redis_store *redis_from(struct store *store)
 {
     assert(store->ops == &redis_ops);
     return container_of(store, struct redis_store, base);
@@ -130,7 +131,8 @@ static void syncing_ended(struct redis_store *store, const struct error *err)
     store_tickets_complete(&store->base, &tickets, err);
 }
 
-/* How many have it: replicas, or the server's own disk. -1 when it does not say. */
+/* The number of copies of the commit: replicas, or the server's own disk. -1 for an unknown
+ * answer. */
 static long long synced_by(const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_INTEGER)
@@ -183,7 +185,7 @@ static void send_touch(struct redis_store *store)
                     4);
 }
 
-/* One at a time: tickets that come meanwhile share the next. */
+/* One WAIT at a time: tickets that come meanwhile share the next. */
 static void send_wait(struct redis_store *store)
 {
     struct redis_syncing *syncing = &store->syncing;
@@ -211,21 +213,47 @@ static void send_wait(struct redis_store *store)
 
 static void fail_pending(struct redis_store *store, const struct error *err);
 
-static void become_fenced(struct redis_store *store, const redisReply *reply)
+static void on_fenced_told(struct deferred *deferred)
 {
-    error_named(&store->fenced, ERR_UNAVAILABLE, "store_fenced",
-                "another daemon has taken the name of this node, \"%.64s\"", store->base.node);
-    error_hint(&store->fenced, "give each daemon an instance of its own, or stop the other one; "
-                               "then restart this one");
+    struct redis_store *store = container_of(deferred, struct redis_store, tell_fenced);
+
+    if (store->base.on_fenced)
+        store->base.on_fenced(&store->base, store->base.on_fenced_data);
+}
+
+void redis_become_fenced(struct redis_store *store, const redisReply *reply)
+{
+    const char *epoch = redis_reply_has_words(reply, 2) ? reply->element[1]->str : "";
+
+    if (store->fenced.code != ERR_NONE)
+        return;
+    store->base.is_replaced = !redis_reply_has_words(reply, 3) || !*reply->element[2]->str;
+    if (store->base.is_replaced) {
+        error_named(&store->fenced, ERR_UNAVAILABLE, "store_fenced",
+                    "another daemon has taken the name of this node, \"%.64s\"", store->base.node);
+        error_hint(&store->fenced, "give each daemon a name of its own (instance, node.id), or "
+                                   "stop the other one; then restart this one");
+    } else {
+        error_named(&store->fenced, ERR_UNAVAILABLE, "store_fenced",
+                    "other nodes have taken over the sessions of this node, \"%.64s\"",
+                    store->base.node);
+        store->fenced.retryable = true;
+    }
     log_error("store fenced: nothing that this daemon writes is kept any more",
-              kv("node", store->base.node), kv("epoch", store->epoch),
-              kv("epoch_of_other", redis_reply_has_words(reply, 2) ? reply->element[1]->str : ""));
+              kv("node", store->base.node), kv("epoch", store->epoch), kv("epoch_of_other", epoch));
+    store->base.absence = store->fenced;
+    loop_defer(store->base.loop, &store->tell_fenced, on_fenced_told);
+}
+
+static void fail_fenced(struct redis_store *store, const redisReply *reply)
+{
+    redis_become_fenced(store, reply);
     commit_ended(store, NULL, &store->fenced);
     fail_pending(store, &store->fenced);
 }
 
-/* A server that has less than it acknowledged: a failover to a replica that was behind, or a restart
- * from an old file. Which changes those were is not known any more: the owner puts everything again. */
+/* A server that has less than it acknowledged: a failover to a replica that was behind, or a
+ * restart from an old file. The lost changes are unknown, so the owner puts all records again. */
 static void report_loss(struct redis_store *store, const redisReply *reply)
 {
     struct error err = { 0 };
@@ -282,7 +310,7 @@ static bool has_all_outcomes(const struct redis_commit *commit, const redisReply
     return reply->elements == count && redis_reply_has_words(reply, count);
 }
 
-/* Another script, or a server that is not one: nothing of it is relied on. */
+/* The answer is from another script, or not from a Redis server: it is not trusted. */
 static void take_nonsense(struct redis_store *store)
 {
     struct error err = { 0 };
@@ -311,7 +339,7 @@ static void on_committed(struct redis_request *request, const redisReply *reply)
         store->commit.by_text = false;
         commit_ended(store, reply, &(struct error){ 0 });
     } else if (strcmp(word, "fenced") == 0) {
-        become_fenced(store, reply);
+        fail_fenced(store, reply);
     } else if (strcmp(word, "lost") == 0) {
         report_loss(store, reply);
     } else {
@@ -343,7 +371,7 @@ static void send_commit(struct redis_store *store)
         8, commit->by_text);
 }
 
-/* --- what is pending ------------------------------------------------------------------------ */
+/* --- pending changes ----------------------------------------------------------------------- */
 
 static void make_commit(struct redis_store *store)
 {
@@ -411,8 +439,8 @@ static void on_end_of_turn(struct deferred *deferred)
     flush(container_of(deferred, struct redis_store, pending.at_end));
 }
 
-/* A commit is made when everything else in the turn is done, also when an answer of the server lets
- * it go: what is put behind the ticket in this turn is part of it. */
+/* A commit is made when everything else in the turn is done, also after an answer of the server:
+ * later puts of the same turn are part of it. */
 static void flush_later(struct redis_store *store)
 {
     loop_defer_last(store->base.loop, &store->pending.at_end, on_end_of_turn);
@@ -445,6 +473,7 @@ static void on_ready(struct redis_link *link)
     bool was_away = store->reach == REACH_AWAY;
 
     store->reach = REACH_THERE;
+    store->base.absence = store->fenced;
     store->syncing.is_new_link = true;
     if (was_away)
         log_info("redis is back", kv("server", link->target));
@@ -453,6 +482,7 @@ static void on_ready(struct redis_link *link)
         store->base.counts.failing = false;
     }
     store->has_to_probe = store->has_to_probe || was_away;
+    redis_nodes_reach_changed(store);
     flush_later(store);
 }
 
@@ -465,12 +495,15 @@ static void on_away(struct redis_link *link, const struct error *err)
     error_named(&store->away, ERR_UNAVAILABLE, "store_away", "redis cannot be reached: %s",
                 err->message);
     store->away.retryable = true;
+    if (store->fenced.code == ERR_NONE)
+        store->base.absence = store->away;
     if (!store->base.counts.failing)
         store->counts_away = true;
     store_note_failure(&store->base, &store->away);
     if (log_repeat_is_due(&store->logged, clock_now_us(&clock_system), &left_out))
         log_warn("redis is away; puts wait for it, queries fail", kv("error", err->message),
                  kv("repeated", left_out));
+    redis_nodes_reach_changed(store);
     redis_send_askings(store);
 }
 
@@ -490,7 +523,7 @@ static int start_link(struct redis_store *store, struct loop *loop, struct error
 
 /* --- watches -------------------------------------------------------------------------------- */
 
-/* What was changed before is not reported: all of it may have changed. */
+/* Earlier changes are not reported, so every document may have changed. */
 static void on_subscribed(struct redis_request *request, const redisReply *reply)
 {
     struct redis_store *store = container_of(request, struct redis_store, subscription);
@@ -614,8 +647,8 @@ static void give_up(struct redis_store *store)
     }
 }
 
-/* Over a connection and a loop of its own: the caller's loop has stopped. What has no answer yet is
- * sent again, which does no harm. */
+/* Over a connection and a loop of its own: the caller's loop has stopped. Unanswered commits are
+ * sent again, which is harmless. */
 static void redis_drain(struct store *base)
 {
     struct redis_store *store = redis_from(base);
@@ -624,6 +657,7 @@ static void redis_drain(struct store *base)
     struct error err = { 0 };
 
     redis_sweep_stop(store);
+    redis_nodes_give_up(store, &store->away);
     redis_link_fini(&store->watcher);
     redis_link_fini(&store->link);
     if (!something_is_left(store))
@@ -653,6 +687,7 @@ static void redis_free(struct store *base)
 
     timer_stop(&store->pending.gather);
     loop_undefer(base->loop, &store->pending.at_end);
+    loop_undefer(base->loop, &store->tell_fenced);
     redis_link_fini(&store->link);
     redis_link_fini(&store->watcher);
     buffer_fini(&store->commit.body);
@@ -673,6 +708,8 @@ static const struct store_ops redis_ops = {
     .claim = redis_claim,
     .watch = redis_watch,
     .query = redis_query,
+    .renew = redis_renew,
+    .rehome = redis_rehome,
     .query_expired = redis_query_expired,
 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -8,7 +9,7 @@
 #include "store/redis/link.h"
 
 extern const char redis_open_script[], redis_commit_script[], redis_query_script[],
-    redis_sweep_script[];
+    redis_sweep_script[], redis_renew_script[], redis_rehome_script[];
 
 enum { SCRIPT_SHA_SIZE = 41, SCRIPT_ARGUMENTS = 16 };
 
@@ -19,10 +20,10 @@ struct redis_script {
 
 void redis_script_init(struct redis_script *script, const char *text);
 
-/* By its text: the server knows it afterwards. */
+/* Calls the script by its text: the server caches it for later calls. */
 void redis_script_call(const struct redis_script *script, struct redis_link *link,
                        struct redis_request *request, const struct redis_word *arguments,
                        size_t count, bool by_text);
 
-/* The server does not know it. */
+/* Whether the server does not have the script. */
 bool redis_reply_is_noscript(const redisReply *reply);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/redis/private.h"
 
 #include "base/alloc.h"
@@ -13,7 +14,7 @@ enum {
     AGAIN_US = 1800 * 1000 * 1000, /* half an hour */
 };
 
-/* A prefix may have what SCAN takes for a pattern. */
+/* Escapes characters of the prefix that SCAN would take for a pattern. */
 static char *pattern_of(const char *prefix)
 {
     struct buffer pattern = BUFFER_INIT(4096);

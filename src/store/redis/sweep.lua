@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- A part of a look at all sessions: one that is in no index is found by no query, and would stay for ever; so would an ended one without
 -- an entry for its retention. Returns where to go on, and how many were put right.
 local prefix, pattern, cursor = unpack(ARGV)
@@ -5,7 +6,7 @@ local part = redis.call('SCAN', cursor, 'MATCH', pattern, 'COUNT', 200)
 local repaired = 0
 
 local function enter(key, id)
-    local found = redis.call('HMGET', key, '_at', 'state', 'owner', 'key', 'retain_until_wall_us')
+    local found = redis.call('HMGET', key, '_at', 'state', 'owner', 'key', 'node')
     local at = found[1] or tostring(redis.call('INCR', prefix .. 'at'))
     local owner = found[3] or ''
     local names = {'s.all', found[2] == 'ended' and 's.ended' or 's.live', 's.own:' .. owner}
@@ -13,9 +14,7 @@ local function enter(key, id)
     if found[4] then
         names[#names + 1] = 's.key:' .. found[4]
     end
-    if found[2] == 'ended' then
-        names[#names + 1] = 's.ended.own:' .. owner
-    end
+    names[#names + 1] = found[2] == 'ended' and 's.ended.own:' .. owner or 's.node:' .. (found[5] or '-')
     for _, name in ipairs(names) do
         redis.call('ZADD', prefix .. name, at, id)
     end

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -16,7 +17,7 @@
 enum { STORE_SCHEMA_VERSION = 8 };
 enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
 
-/* An ended session that does not say how long it is kept; an index has those. */
+/* Ended sessions without a retention time; an index has them. */
 #define SESSION_KEPT_FOR_EVER \
     "state = 'ended' AND (typeof(retain_until_wall_us) <> 'integer' OR retain_until_wall_us <= 0)"
 
@@ -33,7 +34,7 @@ struct sqlite_db {
     int64_t redo_base;     /* of the log that has to be there; -1: none */
     uint64_t redo_last;    /* number of the last frame of the redo log that is in the database */
     struct buffer scratch; /* for sums; kept for its memory */
-    struct error broken;   /* set after a failed fsync: what is on the disk is not known any more */
+    struct error broken;   /* set after a failed fsync: the content of the disk is unknown */
 
     /* Prepared when first needed; owned. */
     sqlite3_stmt *begin;
@@ -52,12 +53,12 @@ struct sqlite_db {
 
 /* --- open.c -------------------------------------------------------------------------------- */
 
-/* Creates the file if there is none. Never removes or replaces one that exists. */
+/* Creates the file if there is none. Never removes or replaces an existing file. */
 int sqlite_db_open(struct sqlite_db *db, const struct store_options *options,
                    struct store_load *out_load, struct error *err);
-void sqlite_db_close(struct sqlite_db *db); /* a zeroed one is fine */
+void sqlite_db_close(struct sqlite_db *db); /* a zeroed struct is fine */
 
-/* Which log belongs to it, and how much of that it has. */
+/* Reads the id of the database's log and the last frame that the database has. */
 int sqlite_db_read_redo_meta(struct sqlite_db *db, struct error *err);
 
 /* Notes that a log that begins behind frame `base` has to be there; -1: none. */
@@ -92,8 +93,8 @@ int sqlite_db_overlay(struct sqlite_db *db, const struct change_queue *changes, 
                       struct error *err);
 void sqlite_db_end_overlay(struct sqlite_db *db);
 
-/* Flushes what was committed. Of the database this reads a descriptor and nothing else, so another
- * thread may go on with it. */
+/* Flushes commits. This uses only a descriptor of the database, so another thread may use the
+ * database meanwhile. */
 int sqlite_db_flush(const struct sqlite_db *db);
 
 /* --- shrink.c ------------------------------------------------------------------------------ */
@@ -107,8 +108,8 @@ enum shrink_need {
 /* Whether so much of the file is free that it should be shorter. */
 enum shrink_need sqlite_db_shrink_need(struct sqlite_db *db);
 
-/* One step, if it is time for it; what is left to do. The file itself gets shorter with the next
- * checkpoint. */
+/* Takes one step if it is due; returns the remaining need. The file itself gets shorter with the
+ * next checkpoint. */
 enum shrink_need sqlite_db_shrink(struct sqlite_db *db);
 
 /* --- query.c ------------------------------------------------------------------------------- */
@@ -157,24 +158,25 @@ typedef void claimed_document_fn(void *context, const struct document_record *do
 int sqlite_db_find_claimed(struct sqlite_db *db, claimed_document_fn *on_document, void *context,
                            struct error *err);
 
-/* Looks for them and sets them aside; how many there were. */
+/* Finds damaged records and sets them aside; returns their number. */
 unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db);
 
-/* Gives those that have none a sum: records of a version before sums. */
+/* Adds sums to records of a version before sums. */
 int sqlite_db_add_sums(struct sqlite_db *db, struct error *err);
 
 /* The statement of a query; borrowed. NULL with an error set. */
 sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, unsigned filters,
                                bool newest_first, struct error *err);
 
-/* SELECT with the columns of a record, its boot, its place and its sum; FROM is to follow. */
+/* SELECT with the columns of a record, its boot, its sequence and its sum; the caller appends
+ * FROM. */
 void sqlite_append_columns(struct buffer *sql, const struct record_type *type);
 
-/* What to bind for a page. */
+/* Values to bind for a page. */
 int64_t sqlite_behind_of(const struct store_query *query);
 int64_t sqlite_limit_of(const struct store_query *query);
 
-/* Fails when an index or a column that queries need is not there. */
+/* Fails when an index or a column that queries need is missing. */
 int sqlite_db_check_indexes(struct sqlite_db *db, struct error *err);
 
 /* --- shared -------------------------------------------------------------------------------- */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/sqlite/labels.h"
 
 #include "base/alloc.h"
@@ -57,7 +58,7 @@ int labels_prepare(struct sqlite_db *db, struct error *err)
     return 0;
 }
 
-/* 1 and its number, 0 when there is none that has ended. */
+/* 1 with the session's number, 0 when it does not exist or has not ended. */
 static int find_session(struct sqlite_db *db, const char *id, int64_t *out_number,
                         struct error *err)
 {
@@ -99,7 +100,7 @@ int labels_enter(struct sqlite_db *db, const char *session_id, struct error *err
     return run(db, ADD_ENTRIES, session, 0, err);
 }
 
-/* One list after the other: what is read does not depend on what is removed meanwhile. */
+/* One list after the other: removing rows does not affect the rows that are read. */
 static int leave_lists(struct sqlite_db *db, int64_t session, struct error *err)
 {
     sqlite3_stmt *row = db->labels[LISTS_OF_SESSION];

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/maintenance.h"
 
 #include "base/alloc.h"
@@ -128,8 +129,8 @@ static void deliver_executions(struct store_check *check, struct sqlite_db *db,
             check->on_execution(check, change->record);
 }
 
-/* The changes that the database does not have yet. A daemon that runs may begin a file anew between
- * two looks: then the database has what was in it. */
+/* The changes that the database does not have yet. A running daemon may restart a file between two
+ * reads: then the database has its frames. */
 static int read_log(struct sqlite_db *db, struct redo_past *out_past, struct error *err)
 {
     struct redo_expected expected = { .id = db->redo_id };
@@ -179,8 +180,8 @@ static int check_lists(struct store_check *check, struct sqlite_db *db, struct e
     result = labels_check(db, &right, err);
     (void)sqlite3_exec(db->handle, "COMMIT", NULL, NULL, NULL);
     if (!right)
-        tell(check, "the lists of labels do not say what the sessions say; the daemon makes them "
-                    "anew when it starts");
+        tell(check, "the lists of labels do not agree with the sessions; the daemon rebuilds them "
+                    "when it starts");
     return result;
 }
 
@@ -227,7 +228,7 @@ static int copy_pages(struct sqlite_db *from, struct sqlite_db *to, struct error
     return code == SQLITE_OK ? 0 : sqlite_fail(to->handle, to->path, code, err, "copy");
 }
 
-/* What the log has behind what the copy has. */
+/* Adds the frames of the log that the copy lacks. */
 static int add_log(const struct sqlite_db *from, struct sqlite_db *to, struct error *err)
 {
     struct redo_expected expected = { .id = to->redo_id,
@@ -251,7 +252,7 @@ static int add_log(const struct sqlite_db *from, struct sqlite_db *to, struct er
     return result;
 }
 
-/* The copy has no log, and gets an id of its own: the log of the original is not for it. */
+/* The copy has no log, and gets an id of its own, which does not match the original's log. */
 static int finish_copy(struct sqlite_db *copy, struct error *err)
 {
     return sqlite_exec(copy->handle, copy->path,
@@ -294,7 +295,7 @@ static void remove_copy(const char *path)
     (void)unlink(shm);
 }
 
-/* A running daemon may use a file of its log anew between the two looks: once more then. */
+/* A running daemon may reuse a file of its log between the two reads: retry then. */
 static int copy_database(const char *path, const char *to, struct error *err)
 {
     struct sqlite_db from;
@@ -383,7 +384,8 @@ static int settle(const char *path, struct error *err)
 }
 
 /* There is a database under its name at every moment: the old one with its log, then the new one.
- * Killed before the old log is gone, the new one is refused with it, and restoring again helps. */
+ * After a kill before the old log is removed, the new database is refused because of that log; a
+ * second restore repairs it. */
 int store_restore(const char *from, const char *path, uid_t owner, gid_t group, struct error *err)
 {
     scoped(free) char *half = xasprintf("%s.new", path);

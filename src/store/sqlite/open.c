@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/sqlite/db.h"
 
 #include "base/alloc.h"
@@ -15,8 +16,8 @@
 #include <unistd.h>
 
 enum {
-    BUSY_TIMEOUT_MS = 2000,       /* somebody else looks at the file with a tool */
-    CHECK_BUDGET_US = 100 * 1000, /* how much checking the start may cost */
+    BUSY_TIMEOUT_MS = 2000,       /* another process reads the file */
+    CHECK_BUDGET_US = 100 * 1000, /* for checks at the start */
     CHECK_WHOLE_BYTES = 64 * 1024 * 1024,
     CHECK_STEPS = 1000, /* of SQLite's machine between two looks at the clock */
     INSTANCE_EVENTS_KEPT = 10000,
@@ -47,7 +48,7 @@ static bool is_out_of_space(sqlite3 *handle, int code)
             (number == ENOSPC || number == EDQUOT || number == EFBIG));
 }
 
-/* The disk did not do as it was told; that says nothing about what is in the file. */
+/* An error of the disk, which says nothing about the content of the file. */
 static int fail_io(sqlite3 *handle, const char *path, int code, struct error *err, const char *what)
 {
     int number = handle ? sqlite3_system_errno(handle) : 0;
@@ -132,7 +133,7 @@ static int fill_new(const char *path, struct error *err)
     }
     if (open_handle(path, &handle, err) < 0)
         return -1;
-    /* Nobody relies on this file before it has its name: one sync at the end is enough. */
+    /* The file is not in use before it has its name: one sync at the end is enough. */
     result = sqlite_exec(handle, path,
                          "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = OFF;"
                          "PRAGMA synchronous = OFF",
@@ -200,7 +201,7 @@ static int check_file(const char *path, struct error *err)
     if (!S_ISREG(info.st_mode))
         return refuse_file(path, "is not a regular file", "move it away", err);
     if (info.st_size == 0)
-        return refuse_file(path, "is empty: what it held is lost",
+        return refuse_file(path, "is empty: its content is lost",
                            "restore it from a backup; to start empty, remove it, then run: "
                            "sandglass sweep",
                            err);
@@ -214,7 +215,7 @@ static int check_budget(void *deadline_us)
     return clock_now_us(&clock_system) > *(const int64_t *)deadline_us;
 }
 
-/* The check tells of a page that could not be read as of any other fault. */
+/* The check reports an unreadable page like any other fault. */
 static int io_error_of(const char *finding)
 {
     const char *code = finding ? strstr(finding, "error code=") : NULL;
@@ -223,7 +224,7 @@ static int io_error_of(const char *finding)
     return (number & 0xff) == SQLITE_IOERR ? number : 0;
 }
 
-/* An index says nothing that its table does not say. */
+/* An index is redundant: it can be rebuilt from its table. */
 static bool is_about_an_index(const char *finding)
 {
     return strstr(finding, " missing from index ") ||
@@ -270,8 +271,8 @@ static int check_part(sqlite3 *handle, const char *path, const char *part, bool 
     return result;
 }
 
-/* As much checking as the budget allows; what is beyond it is noticed when it is used. The check of
- * one table cannot be interrupted, so of a large file only tables that stay small are looked at. */
+/* Checks as much as the budget allows; other damage is noticed when a page is used. The check of
+ * one table cannot be interrupted, so of a large file only small tables are checked. */
 static int check_parts(sqlite3 *handle, const char *path, bool *out_index_is_bad, struct error *err)
 {
     static const char *const small[] = { "meta", "sandboxes", "documents" };
@@ -288,8 +289,7 @@ static int check_parts(sqlite3 *handle, const char *path, bool *out_index_is_bad
     return 0;
 }
 
-/* A page that a disk could not read once looks like damage to the check: only what is there again
- * is damage. */
+/* The check takes a transient read error for damage: only a fault that repeats is damage. */
 static int check_structure(sqlite3 *handle, const char *path, bool *out_index_is_bad,
                            struct error *err)
 {
@@ -351,9 +351,9 @@ static void enable_vacuum(struct sqlite_db *db)
                  kv("error", err.message), kv("hint", err.hint));
 }
 
-/* --- what is known about the past ---------------------------------------------------------- */
+/* --- the past ------------------------------------------------------------------------------ */
 
-/* One row of what is noted in the database; each failure to read it is one. */
+/* The one row of a query for metadata; any other result is a failure. */
 static int read_meta_row(struct sqlite_db *db, const char *sql, sqlite3_stmt **out_row,
                          struct error *err)
 {
@@ -366,7 +366,7 @@ static int read_meta_row(struct sqlite_db *db, const char *sql, sqlite3_stmt **o
         *out_row = statement;
         return 0;
     }
-    sqlite_fail(db->handle, db->path, code, err, "read what is noted in it");
+    sqlite_fail(db->handle, db->path, code, err, "read its metadata");
     sqlite3_finalize(statement);
     return -1;
 }
@@ -471,7 +471,7 @@ int sqlite_db_note_log(struct sqlite_db *db, int64_t base, bool flush, struct er
     return 0;
 }
 
-/* Commits that a machine did not complete before it failed were not promised; they are told of. */
+/* Logs commits that were not complete when the machine failed; they were not promised. */
 static void tell_dropped(const struct sqlite_db *db, const struct redo_past *past)
 {
     if (past->dropped || past->is_cut)
@@ -488,7 +488,7 @@ static int apply_past(struct sqlite_db *db, const struct store_options *options,
         return -1;
     }
     if (past->damage.code != ERR_NONE)
-        log_error("the redo log is damaged; going on without what is lost, as asked",
+        log_error("the redo log is damaged; continuing without the lost commits, as requested",
                   kv("error", past->damage.message));
     tell_dropped(db, past);
     if (!past->changes.first)
@@ -498,9 +498,9 @@ static int apply_past(struct sqlite_db *db, const struct store_options *options,
                            err);
 }
 
-/* What an earlier process has committed and could not bring into the database any more; with the
- * boot that was. All of it is on the disk before the log goes, what that process has brought there
- * itself, too. */
+/* Applies commits of an earlier process that are only in the log, with the stamps of its boot. All
+ * of them are on the disk before the log is removed, also those that the process had applied
+ * itself. */
 static int redo(struct sqlite_db *db, const struct store_options *options, struct error *err)
 {
     const struct redo_expected expected = {
@@ -545,7 +545,7 @@ static int count_wal_pages(void *context, sqlite3 *handle UNUSED, const char *na
     return SQLITE_OK;
 }
 
-/* The lists are checked in what is left of the time; to make them anew takes what it takes. */
+/* The lists are checked within the rest of the budget; rebuilding them has no time limit. */
 static int check_lists(struct sqlite_db *db, struct error *err)
 {
     bool right = true;
@@ -559,7 +559,8 @@ static int check_lists(struct sqlite_db *db, struct error *err)
 static int open_checked(struct sqlite_db *db, const struct store_options *options,
                         struct store_load *load, struct error *err)
 {
-    int64_t deadline_us = clock_now_us(&clock_system) + CHECK_BUDGET_US;
+    int64_t deadline_us = options->check_all ? INT64_MAX
+                                             : clock_now_us(&clock_system) + CHECK_BUDGET_US;
     bool index_is_bad = false;
     int version;
 
@@ -580,7 +581,7 @@ static int open_checked(struct sqlite_db *db, const struct store_options *option
         enable_vacuum(db);
     if (sqlite_db_check_indexes(db, err) < 0 || sqlite_db_read_redo_meta(db, err) < 0)
         return -1;
-    /* It is the write-ahead log from the first read on. */
+    /* The pointer is that of the write-ahead log from the first read on. */
     (void)sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &db->log);
     if (redo(db, options, err) < 0 || load_past(db, options, load, err) < 0)
         return -1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/sqlite/db.h"
 
 #include "base/alloc.h"
@@ -200,7 +201,7 @@ static void count_all(struct sqlite_db *db, struct sqlite_question *question)
         count_by_index(db, question, filters);
 }
 
-/* One more than is wanted tells whether there are more. */
+/* One more than requested, to know whether there are more. */
 int64_t sqlite_limit_of(const struct store_query *query)
 {
     return query->limit ? (int64_t)query->limit + 1 : -1;
@@ -372,7 +373,7 @@ static int set_row_aside(struct sqlite_db *db, const struct damaged_row *row)
 
 static void set_aside(struct sqlite_db *db, const struct damaged_rows *rows)
 {
-    /* Within a transaction of somebody else's, whose changes must stay, they wait for the next
+    /* Inside a transaction of the caller, whose changes must stay, the rows are left for the next
      * time. */
     int code = sqlite3_get_autocommit(db->handle)
                    ? sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL)
@@ -461,7 +462,7 @@ int sqlite_db_find_damaged(struct sqlite_db *db, damaged_row_fn *on_damaged, voi
     return 0;
 }
 
-/* A damaged one is set aside when it is asked for. */
+/* Damaged documents are skipped here; a query sets them aside. */
 int sqlite_db_find_claimed(struct sqlite_db *db, claimed_document_fn *on_document, void *context,
                            struct error *err)
 {
@@ -482,7 +483,7 @@ int sqlite_db_find_claimed(struct sqlite_db *db, claimed_document_fn *on_documen
     return code == SQLITE_DONE ? 0 : -1;
 }
 
-/* What there was no time for is noticed when it is asked for. */
+/* Damaged rows that the budget left unchecked are noticed by queries. */
 unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db)
 {
     scoped(free) struct damaged_rows *rows = xcalloc(1, sizeof(*rows));
@@ -528,7 +529,7 @@ int sqlite_db_add_sums(struct sqlite_db *db, struct error *err)
 
 /* --- the question -------------------------------------------------------------------------- */
 
-/* What is collected from the rows of one statement. */
+/* The results of one statement. */
 struct answer {
     struct found **end;
     struct damaged_rows *damaged; /* owned; NULL while there are none */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/sqlite/db.h"
 
 #include "base/macros.h"
@@ -19,8 +20,8 @@
 
 /*
  * A migration never changes once it is released: a new version is a new row. `seq` is the order of
- * first puts. The indexes serve the queries of store.h, see the table in query.c; what only the
- * sessions that are not ended need is in partial indexes, so it does not grow with history.
+ * first puts. The indexes serve the queries of store.h, see the table in query.c; indexes for
+ * sessions that are not ended are partial, so they do not grow with history.
  */
 static const char *const migrations[] = {
     [1] = "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
@@ -83,12 +84,12 @@ static const char *const migrations[] = {
           "  seq INTEGER PRIMARY KEY, found_wall_us INTEGER, table_name TEXT, why TEXT,"
           "  content TEXT);",
 
-    /* Which redo log belongs to it, and how much of that it has. */
+    /* The id of the database's redo log, and the last frame that the database has. */
     [3] = "INSERT INTO meta VALUES ('redo_id', lower(hex(randomblob(16))));"
           "INSERT INTO meta VALUES ('redo_last', 0);",
 
-    /* Sums of records. Our own connections run no triggers: whoever changes a row by hand leaves
-     * it without a sum instead of with a wrong one. */
+    /* Sums of records. Our own connections run no triggers: a row that is changed by hand gets no
+     * sum instead of a wrong one. */
     [4] = "ALTER TABLE sessions ADD COLUMN sum INTEGER;"
           "ALTER TABLE sandboxes ADD COLUMN sum INTEGER;"
           "ALTER TABLE executions ADD COLUMN sum INTEGER;"
@@ -97,11 +98,11 @@ static const char *const migrations[] = {
               BY_HAND("sandboxes", "seq") BY_HAND("executions", "seq") BY_HAND("events", "sequence")
                   BY_HAND("documents", "seq"),
 
-    /* The history of an owner, without walking through what is not ended. */
+    /* The history of an owner, without scanning sessions that are not ended. */
     [5] = "CREATE INDEX sessions_ended ON sessions (owner) WHERE state = 'ended';",
 
-    /* Which ended sessions have a label, and how many there are: see labels.c. The lists are made
-     * from the records, also when somebody has changed those by hand. */
+    /* Which ended sessions have a label, and how many there are: see labels.c. The lists derive
+     * from the records, even after changes by hand. */
     [6] = "CREATE TABLE ended_lists ("
           "  id INTEGER PRIMARY KEY, scope TEXT, name TEXT, value TEXT, sessions INTEGER,"
           "  UNIQUE (scope, name, value));"
@@ -156,7 +157,7 @@ static int read_pragma(sqlite3 *handle, const char *path, const char *sql, int *
     return code == SQLITE_OK ? 0 : sqlite_fail(handle, path, code, err, "read its header");
 }
 
-/* A database that is not empty has to carry our mark, whatever its tables are called. */
+/* A database that is not empty must have our application_id, regardless of its tables. */
 static int check_is_ours(sqlite3 *handle, const char *path, int version, struct error *err)
 {
     int application = 0;

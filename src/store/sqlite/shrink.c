@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/sqlite/db.h"
 
 #include "base/clock.h"
@@ -35,8 +36,8 @@ enum shrink_need sqlite_db_shrink_need(struct sqlite_db *db)
     return grows ? SHRINK_LATER : SHRINK_NOW;
 }
 
-/* The pragma moves a page in each of its steps. Finalizing it before its end commits what it has
- * moved. */
+/* The pragma moves a page in each of its steps. Finalizing it before its end commits the moved
+ * pages. */
 static bool take_step(struct sqlite_db *db)
 {
     int64_t end_us = clock_now_us(&clock_system) + STEP_US;

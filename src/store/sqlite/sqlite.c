@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loop's side of the SQLite store.
  *
@@ -38,7 +39,7 @@ enum {
     APPLY_RETRY_US = 1000 * 1000,
     APPLY_BYTES = 256 * 1024,  /* of the redo log, at once */
     REST_US = 3 * 1000 * 1000, /* without a visit to the database: its cache is given back */
-    SHRINK_US = 10 * 1000,     /* between two steps, for what waits meanwhile */
+    SHRINK_US = 10 * 1000,     /* between two steps, for waiting requests */
     SHRINK_LATER_US = 1000 * 1000,
     BACKLOG_MAXIMUM = 32 * 1024 * 1024,
 };
@@ -54,11 +55,11 @@ struct askings {
     struct asking *last;
 };
 
-/* What a visit to the database is for. All bring the backlog into it and answer questions. */
+/* The purpose of a visit to the database. Every visit applies the backlog and answers questions. */
 enum visit_kind {
     VISIT_NONE,    /* none is under way */
     VISIT_BACKLOG, /* nothing else */
-    VISIT_DIRECT, /* to write what is pending past the journal; nothing else is written meanwhile */
+    VISIT_DIRECT, /* to write pending changes past the journal; nothing else is written meanwhile */
     VISIT_REST,   /* to give memory back: nothing has happened for a while */
     VISIT_SHRINK, /* to make the file shorter */
 };
@@ -70,7 +71,7 @@ struct visit {
     int64_t now_wall_us;
     struct askings askings;
     struct {
-        struct change_queue changes; /* afterwards: those that could not be applied */
+        struct change_queue changes; /* afterwards: the changes that could not be applied */
         uint64_t last;               /* their last frame */
         struct error err;
     } backlog;
@@ -87,7 +88,7 @@ struct visit {
 };
 
 enum {
-    CHECKPOINT_FLUSH = 1 << 0, /* the database on the disk, so that the redo log can be used anew */
+    CHECKPOINT_FLUSH = 1 << 0, /* the database on the disk, so that the redo log can be reused */
     CHECKPOINT_COPY = 1 << 1,  /* the write-ahead log into the database */
 };
 
@@ -103,7 +104,7 @@ struct checkpoint {
     int reported; /* the last code that was logged */
 };
 
-/* How what is pending will be written. */
+/* How pending changes will be written. */
 enum pending_way {
     BY_JOURNAL,
     DIRECTLY, /* the redo log could not be written */
@@ -190,7 +191,7 @@ static void note_flush(struct sqlite_store *store, int code)
                     "the database could not be flushed to the disk: %s", sqlite3_errstr(code));
 }
 
-/* Nothing is lost when it fails: the log grows until the next one succeeds. It is busy when the
+/* A failed checkpoint loses nothing: the log grows until the next one succeeds. SQLITE_BUSY: the
  * writer makes an urgent one. */
 static void checkpoint_done(struct job *job)
 {
@@ -244,7 +245,7 @@ static void run_askings(struct visit *visit)
     struct error err = { 0 };
     bool is_overlaid = visit->backlog.changes.first && visit->askings.first;
 
-    /* What was committed is seen, even while the database cannot be written. */
+    /* Queries see commits even while the database cannot be written. */
     if (is_overlaid && sqlite_db_overlay(db, &visit->backlog.changes, visit->now_wall_us, &err) < 0)
         is_overlaid = false;
     for (struct asking *asking = visit->askings.first; asking; asking = asking->next) {
@@ -276,7 +277,7 @@ static void write_changes(struct visit *visit)
         visit->direct.flush_code = sqlite_db_flush(&store->db);
 }
 
-/* A burst leaves megabytes of pages, and holes in the heap behind what it has freed. */
+/* A burst leaves megabytes of cached pages and a fragmented heap. */
 static void give_memory_back(const struct sqlite_db *db)
 {
     (void)sqlite3_db_release_memory(db->handle);
@@ -333,7 +334,7 @@ static void deliver(struct sqlite_store *store, struct asking *asking)
     }
 }
 
-/* What could not be applied stays in front; it is in the redo log, and tried again. */
+/* Changes that could not be applied stay in front; they are in the redo log, and retried. */
 static void take_backlog(struct sqlite_store *store, struct visit *visit)
 {
     const struct error *err = &visit->backlog.err;
@@ -353,7 +354,7 @@ static void take_backlog(struct sqlite_store *store, struct visit *visit)
         timer_arm_in(&store->backlog.apply, APPLY_RETRY_US);
 }
 
-/* Those of a direct one have been flushed, and still wait for their turn behind earlier ones. */
+/* Tickets of a direct commit are flushed already, but wait behind earlier ones. */
 static void commit_ended(struct sqlite_store *store, struct list *tickets, const struct error *err,
                          struct change_queue *lost)
 {
@@ -367,7 +368,7 @@ static void commit_ended(struct sqlite_store *store, struct list *tickets, const
     store_watches_tell(&store->base, err);
 }
 
-/* The commit is made of what is pending now. */
+/* The pending changes become the commit. */
 static void decide_claims(struct sqlite_store *store)
 {
     claims_decide(&store->claims, clock_wall_us(loop_clock(store->base.loop)),
@@ -431,7 +432,7 @@ static void put_askings_back(struct sqlite_store *store, const struct askings *a
     store->askings.first = askings->first;
 }
 
-/* What was put before one of the questions is committed already, or goes with them. */
+/* Puts from before a question are committed already, or are part of this visit. */
 static struct visit *visit_fill(struct sqlite_store *store, enum visit_kind kind,
                                 struct askings askings)
 {
@@ -469,7 +470,7 @@ static void on_rest(struct timer *timer)
 {
     struct sqlite_store *store = container_of(timer, struct sqlite_store, upkeep.rest);
 
-    if (!is_closing(store) && is_free(store)) /* else what is under way sets the clock again */
+    if (!is_closing(store) && is_free(store)) /* else the visit under way arms the timer again */
         visit_start(store, VISIT_REST, (struct askings){ 0 });
 }
 
@@ -524,8 +525,8 @@ static void apply_soon(struct sqlite_store *store)
         timer_arm_in(&store->backlog.apply, APPLY_US);
 }
 
-/* What the log does not take goes directly into the database: that says what is wrong, or does it.
- */
+/* Changes that the log refuses are written directly to the database, which succeeds or reports the
+ * cause. */
 static void take_refused(struct sqlite_store *store, const struct journal_result *result)
 {
     struct pending *pending = &store->pending;
@@ -564,7 +565,7 @@ static const struct journal_owner journal_owner = {
 
 /* --- handing over -------------------------------------------------------------------------- */
 
-/* That it was moved is noticed when it is written. */
+/* Whether the file is not unlinked. A file that was moved is noticed by the next write. */
 static bool has_a_name(const struct sqlite_store *store)
 {
     struct stat info;
@@ -592,8 +593,8 @@ static void append_pending(struct sqlite_store *store)
     journal_append(&store->journal, &store->pending.changes, &store->pending.tickets);
 }
 
-/* What cannot go now, because something is under way, goes when that is done. Tickets complete in
- * here: what their callbacks put and ask is for the next time. */
+/* Work that has to wait for the visit under way is handed over after it. Tickets complete in here:
+ * puts and questions of their callbacks are for the next time. */
 static void hand_over(struct sqlite_store *store)
 {
     bool direct = something_is_pending(store) && has_to_be_direct(store);
@@ -710,7 +711,8 @@ static bool something_is_left(const struct sqlite_store *store)
            journal_has_waiting(&store->journal);
 }
 
-/* The thread is gone: what is still pending, and what its callbacks add, is done here. */
+/* The thread is gone: pending changes and questions, and those that callbacks add, are done
+ * here. */
 static void finish_here(struct sqlite_store *store)
 {
     while (something_is_left(store)) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "store/sqlite/db.h"
 
 #include "base/buffer.h"
@@ -261,8 +262,7 @@ static int write_all(struct sqlite_db *db, const struct change_queue *changes, i
     return documents ? purge_documents(db, now_wall_us, err) : 0;
 }
 
-/* A process that goes on writing to a file without a name would acknowledge what nobody can read
- * again. */
+/* A process that writes to an unlinked file would acknowledge commits that cannot be read again. */
 static int check_file_is_there(struct sqlite_db *db, struct error *err)
 {
     int moved = 0;
