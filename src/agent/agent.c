@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/agent.h"
 
 #include "agent/agent_private.h"
@@ -379,7 +380,7 @@ static int check_start(const struct agent_start *start, struct error *err)
     return 0;
 }
 
-/* It may be longer than a message: it goes as a descriptor. */
+/* A script may be longer than a message, so it is passed as a descriptor. */
 static int make_script(const struct agent_start *start, int *out_fd, struct error *err)
 {
     scoped(fd_close) int fd = memfd_create("script", MFD_CLOEXEC);
@@ -509,8 +510,8 @@ static void send_forgets(struct agent *agent)
     drop_forgets(agent);
 }
 
-/* Not behind a request that waits for its answer: of the last message alone it is known whether an
- * init that dies has read it. */
+/* No FORGET is sent behind an unanswered request: when init dies, only for the last message is it
+ * known whether init has read it. */
 static void on_forget_clock(struct timer *timer)
 {
     struct forgets *forgets = container_of(timer, struct forgets, clock);
@@ -596,7 +597,7 @@ static int send_file(struct agent *agent, const void *bytes, size_t length, stru
     return 0;
 }
 
-/* Sends what is answered with FILE_DONE, or lets the request fail. */
+/* Sends a message whose answer is FILE_DONE, or fails the request. */
 static void request_send_file(struct agent *agent, struct agent_request *request, long length)
 {
     struct error err = { 0 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -179,7 +180,7 @@ void agent_signal(struct agent *agent, uint64_t number, int signal_number,
 void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows,
                   struct agent_request *request, agent_done_fn *done);
 
-/* A process that is gone needs neither of them. `request` may be NULL; a FORGET has no answer. */
+/* Both are no error for a process that is gone. `request` may be NULL; a FORGET has no answer. */
 void agent_close_stdin(struct agent *agent, uint64_t number, struct agent_request *request,
                        agent_done_fn *done);
 void agent_forget(struct agent *agent, uint64_t number);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/agent_private.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ static void scoped_incoming_close(struct incoming *incoming)
         fd_close(incoming->fds[i]);
 }
 
-/* --- are the descriptors what they should be? ------------------------------------------------- */
+/* --- checks of descriptors ----------------------------------------------------------------- */
 
 static bool fd_unblock(int fd, int flags)
 {
@@ -41,7 +42,7 @@ static bool fd_is_pipe(int fd, int access)
            S_ISFIFO(status.st_mode) && fd_unblock(fd, flags);
 }
 
-/* Only the master side of a terminal has a number of its own. */
+/* TIOCGPTN works for the master side of a terminal only. */
 static bool fd_is_terminal(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -100,6 +101,7 @@ static bool fd_fits_file_kind(int fd, enum protocol_file_kind kind)
     case FILE_GREP:
     case FILE_PACK:
     case FILE_WATCH:
+    case FILE_DESCRIBE:
     case FILE_READ:
         return fd_is_pipe(fd, O_RDONLY);
     case FILE_UNPACK:
@@ -184,7 +186,7 @@ static struct agent_pipes take_pipes(const struct agent *agent, struct incoming 
     return pipes;
 }
 
-/* --- what failed ------------------------------------------------------------------------------ */
+/* --- errors -------------------------------------------------------------------------------- */
 
 static void explain_start(struct agent_request *request)
 {
@@ -356,7 +358,7 @@ static void tell_exit(struct agent *agent, uint64_t number, const struct protoco
         agent->handler->on_exited(agent, number, &end);
 }
 
-/* Without any it has written nothing. */
+/* A process that has written nothing comes without pipes. */
 static bool ran_pipes_are_sound(const struct agent *agent, const struct incoming *incoming,
                                 uint32_t flags)
 {
@@ -540,7 +542,7 @@ static int dispatch(struct agent *agent, struct incoming *incoming)
     };
     int type = protocol_peek(incoming->bytes, incoming->length);
 
-    if (!agent->has_hello) /* which is of no version, and tells those that init speaks */
+    if (!agent->has_hello) /* HELLO has no version itself and names those that init speaks */
         return handle_hello(agent, incoming);
     for (unsigned i = 0; i < ARRAY_LENGTH(handlers); i++)
         if ((int)handlers[i].type == type)

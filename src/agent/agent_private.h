@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Declarations shared by agent.c, which sends requests, and agent_answer.c, which takes init's

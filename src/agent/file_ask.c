@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A request for content that is repeated while init has no stream left. */
 
 #include "agent/files_private.h"
@@ -21,7 +22,7 @@ static void on_again(struct timer *timer)
 {
     struct file_ask *ask = container_of(timer, struct file_ask, again);
 
-    if (!ask->request.is_open) /* the agent was freed by its owner, who tells the caller */
+    if (!ask->request.is_open) /* the agent was freed by its owner, who informs the caller */
         return;
     agent_cancel(&ask->request);
     agent_file(ask->agent, &ask->file, &ask->request, on_answer);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chosen bytes of a file: from a descriptor of it, or through a pipe. */
 
 #include "agent/files_private.h"
@@ -105,8 +106,9 @@ static void open_pipe(struct file_source *source)
 {
     struct agent_file file = {
         .kind = FILE_READ,
-        .user = "",
+        .user = source->actor.user,
         .path = source->path,
+        .flags = source->actor.flags,
         .offset = source->offset,
         .bytes = source->choose ? source->length : 0,
     };
@@ -114,7 +116,7 @@ static void open_pipe(struct file_source *source)
     file_ask_start(&source->ask, source->agent, &file, on_pipe_opened);
 }
 
-/* What is no regular file is refused by init when it is opened. */
+/* A file that is not regular goes to open_pipe(): init refuses it. */
 static void on_stat(struct agent_request *request)
 {
     struct file_source *source = container_of(request, struct file_source, ask.request);
@@ -130,7 +132,10 @@ static void on_stat(struct agent_request *request)
 
 static void open_source(struct file_source *source)
 {
-    struct agent_file file = { .kind = FILE_OPEN_READ, .user = "", .path = source->path };
+    struct agent_file file = { .kind = FILE_OPEN_READ,
+                               .user = source->actor.user,
+                               .path = source->path,
+                               .flags = source->actor.flags };
 
     if (!source->is_pipe) {
         file_ask_start(&source->ask, source->agent, &file, on_file);
@@ -149,11 +154,13 @@ static void on_next(struct timer *timer)
     source->on_ready(source);
 }
 
-void file_source_open(struct file_source *source, struct agent *agent, const char *path,
-                      file_choose_fn *choose, file_source_fn *done)
+void file_source_open_as(struct file_source *source, struct agent *agent,
+                         const struct file_actor *actor, const char *path, file_choose_fn *choose,
+                         file_source_fn *done)
 {
     *source = (struct file_source){
         .agent = agent,
+        .actor = *actor,
         .path = path,
         .choose = choose,
         .done = done,
@@ -164,9 +171,15 @@ void file_source_open(struct file_source *source, struct agent *agent, const cha
     open_source(source);
 }
 
+void file_source_open(struct file_source *source, struct agent *agent, const char *path,
+                      file_choose_fn *choose, file_source_fn *done)
+{
+    file_source_open_as(source, agent, &(struct file_actor){ .user = "" }, path, choose, done);
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* A pipe breaks off without a word: what is missing then must not pass for the end of the file. */
+/* A pipe that breaks reads as end of file: missing bytes are an error, not the end of the file. */
 static ssize_t end_pipe(const struct file_source *source)
 {
     if (source->position >= source->offset + source->length)

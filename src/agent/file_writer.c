@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A new file that takes the place of the old one when it is complete.
+ * A new file that replaces the old one when it is complete.
  *
  * Where descriptors of files pass, bytes are written to the file at once. Otherwise they go through
- * a socket, and what it does not take waits in memory: callers who can wait do so (on_room), so this
- * is one piece. Init says NOTE_LAST when all of it is in the file, and only then is it committed; or
- * before, when something is wrong.
+ * a socket, and the rest waits in memory: at most one piece, since callers wait for on_room. Init
+ * says NOTE_LAST when all of it is in the file, and only then is it committed; or before, when
+ * something is wrong.
  */
 
 #include "agent/files_private.h"
@@ -80,10 +81,11 @@ static void commit(struct file_writer *writer, struct agent *agent)
 {
     struct agent_file file = {
         .kind = FILE_COMMIT,
-        .user = "",
+        .user = writer->actor.user,
         .path = writer->path,
         .second = writer->temporary,
-        .flags = writer->flags,
+        .third = writer->attributes,
+        .flags = writer->flags | writer->actor.flags,
         .expected = writer->expected,
     };
 
@@ -149,8 +151,8 @@ static void watch_socket(struct file_writer *writer)
         io_watch_start(&writer->socket, writer->loop, writer->socket.fd, events, on_socket);
 }
 
-/* How much of it init takes now. An init that takes no more has a last word, which is still to be
- * read: until then it gets the rest, so to speak. */
+/* Sends and returns the number of bytes that the socket takes. After init has closed its side, the
+ * rest counts as sent: its last note, which is still to be read, has the error. */
 static size_t send_some(struct file_writer *writer, const void *data, size_t length)
 {
     size_t sent = 0;
@@ -220,20 +222,23 @@ static void on_opened(struct agent_request *request)
     writer->done(writer);
 }
 
-void file_writer_open(struct file_writer *writer, struct agent *agent, const char *path,
-                      uint32_t mode, file_writer_fn *done)
+void file_writer_open_as(struct file_writer *writer, struct agent *agent,
+                         const struct file_actor *actor, const char *path, uint32_t mode,
+                         file_writer_fn *done)
 {
     bool is_streamed = !files_pass(agent);
     struct agent_file file = {
         .kind = is_streamed ? FILE_WRITE : FILE_OPEN_WRITE,
-        .user = "",
+        .user = actor->user,
         .path = path,
+        .flags = actor->flags,
         .mode = mode,
     };
 
     *writer = (struct file_writer){
         .state = WRITER_OPENING,
         .is_streamed = is_streamed,
+        .actor = *actor,
         .path = path,
         .done = done,
         .file = -1,
@@ -243,6 +248,12 @@ void file_writer_open(struct file_writer *writer, struct agent *agent, const cha
         .notes = BUFFER_INIT(NOTES_MAXIMUM),
     };
     file_ask_start(&writer->opening, agent, &file, on_opened);
+}
+
+void file_writer_open(struct file_writer *writer, struct agent *agent, const char *path,
+                      uint32_t mode, file_writer_fn *done)
+{
+    file_writer_open_as(writer, agent, &(struct file_actor){ .user = "" }, path, mode, done);
 }
 
 /* Bytes that the socket does not take wait behind the ones that wait already. */
@@ -281,7 +292,7 @@ bool file_writer_is_full(const struct file_writer *writer)
     return writer->pending.length > 0;
 }
 
-/* The connection to init is gone, and with it whoever could commit. */
+/* The connection to init is lost, so the file cannot be committed. */
 static void on_agent_lost(struct agent_request *request)
 {
     struct file_writer *writer = container_of(request, struct file_writer, request);
@@ -324,10 +335,10 @@ static void on_abandoned(struct agent_request *request UNUSED)
 void file_writer_fini(struct file_writer *writer, struct agent *agent)
 {
     struct agent_file file = { .kind = FILE_COMMIT,
-                               .user = "",
+                               .user = writer->actor.user,
                                .path = writer->path,
                                .second = writer->temporary,
-                               .flags = FILE_ABANDON };
+                               .flags = FILE_ABANDON | writer->actor.flags };
 
     if (writer->state == WRITER_UNUSED)
         return;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/files.h"
 
 #include "agent/files_private.h"
@@ -41,8 +42,8 @@ static const struct {
 static int hint_at_space(struct error *err)
 {
     return error_hint(err, "remove files, or open a session with more disk; limits.disk_bytes of a "
-                           "session is what its files may take, at most half of its memory where "
-                           "they are kept in memory");
+                           "session limits the size of its files, which is at most half of its "
+                           "memory where they are kept in memory");
 }
 
 int file_error(struct error *err, int number, const char *path)

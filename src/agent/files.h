@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -33,6 +34,12 @@ static inline struct protocol_version file_version(const struct protocol_stat *s
     return (struct protocol_version){ stat->size, stat->inode, stat->modified_us };
 }
 
+/* The user for whom content is read or written. */
+struct file_actor {
+    const char *user; /* borrowed, as long as the path is; "" is the default user of the sandbox */
+    uint32_t flags;   /* FILE_BY_ROOT, or 0 */
+};
+
 /* --- asking --------------------------------------------------------------------------------- */
 
 /* A request for content. Init has few streams at a time, of which a slow client can hold one for
@@ -66,7 +73,8 @@ struct file_source {
     /* private */
     struct file_ask ask;
     struct agent *agent; /* borrowed while a request is open */
-    const char *path;    /* borrowed */
+    struct file_actor actor;
+    const char *path; /* borrowed */
     file_choose_fn *choose;
     file_source_fn *done, *on_ready;
     bool is_pipe;
@@ -79,6 +87,11 @@ struct file_source {
 /* `choose` is NULL for all of the file. The path is borrowed until file_source_fini(). */
 void file_source_open(struct file_source *source, struct agent *agent, const char *path,
                       file_choose_fn *choose, file_source_fn *done);
+
+/* The same for a user of the sandbox. */
+void file_source_open_as(struct file_source *source, struct agent *agent,
+                         const struct file_actor *actor, const char *path, file_choose_fn *choose,
+                         file_source_fn *done);
 
 /* The next bytes: how many they are, 0 at the end, -1 with errno: EAGAIN when there are none yet,
  * EIO when fewer came than the file has. Without `choose` the end is that of the file, which may have
@@ -136,14 +149,16 @@ struct file_writer {
     int sys_errno;
     struct protocol_stat stat; /* when committed: of the new file */
     file_writer_fn *on_room;   /* a full writer takes more, or has failed. May be NULL */
+    const char *attributes;    /* set before the commit: see FILE_COMMIT; borrowed, NULL without */
 
     /* private */
     enum file_writer_state state;
     struct file_ask opening;
     struct agent_request request; /* after it has been opened */
-    const char *path;             /* borrowed */
-    int file;                     /* owned: a regular file; -1 without */
-    char *temporary;              /* owned; NULL without */
+    struct file_actor actor;
+    const char *path; /* borrowed */
+    int file;         /* owned: a regular file; -1 without */
+    char *temporary;  /* owned; NULL without */
     file_writer_fn *done;
 
     bool is_streamed;
@@ -151,8 +166,8 @@ struct file_writer {
 
     /* of a writer that is streamed */
     struct io_watch socket; /* its fd is owned; -1 without */
-    struct buffer pending;  /* what the socket does not take yet */
-    struct buffer notes;    /* what init says about it */
+    struct buffer pending;  /* bytes that wait for the socket */
+    struct buffer notes;    /* notes of init, perhaps incomplete */
     uint64_t sent;
     struct deferred failure;          /* of a commit after it has failed */
     struct agent *agent;              /* borrowed while its end is attended to */
@@ -164,8 +179,13 @@ struct file_writer {
 void file_writer_open(struct file_writer *writer, struct agent *agent, const char *path,
                       uint32_t mode, file_writer_fn *done);
 
+/* The same for a user of the sandbox. */
+void file_writer_open_as(struct file_writer *writer, struct agent *agent,
+                         const struct file_actor *actor, const char *path, uint32_t mode,
+                         file_writer_fn *done);
+
 /* After `done` without an error. -1 with err when the data does not fit, or the writer has failed
- * before. What cannot be passed on at once is copied. */
+ * before. Bytes that the socket does not take at once are copied. */
 int file_writer_add(struct file_writer *writer, const void *data, size_t length);
 
 /* The caller should wait for on_room before it adds more. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Declarations shared by files.c, file_ask.c, file_source.c and file_writer.c. */
@@ -7,7 +8,7 @@
 /* Whether init hands over descriptors of regular files. Otherwise content goes through streams. */
 bool files_pass(const struct agent *agent);
 
-/* What became of a request about `path`, for a caller who is shown it. */
+/* The error of a request about `path`, with a message that names the path. */
 void file_request_error(const struct agent_request *request, const char *path,
                         struct error *out_err, int *out_errno);
 

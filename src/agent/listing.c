@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/listing.h"
 
 #include "base/alloc.h"
@@ -98,7 +99,7 @@ static void listing_init(struct listing *listing, struct loop *loop, bool has_no
 void listing_start_file(struct listing *listing, struct loop *loop, struct agent *agent,
                         const struct agent_file *file, listing_done_fn *done)
 {
-    listing_init(listing, loop, file->kind == FILE_GREP, done);
+    listing_init(listing, loop, file->kind == FILE_GREP || file->kind == FILE_DESCRIBE, done);
     agent_file(agent, file, &listing->request, on_opened);
 }
 

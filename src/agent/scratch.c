@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/scratch.h"
 
 #include "agent/agent.h"

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The directory of a sandbox for scripts and for files that users do not look for. Init names it,
- * because only init knows what can be written to where it is. */
+/* The directory of a sandbox for scripts and other internal files. Init names it, because only init
+ * knows which directories are writable inside. */
 
 #include "base/error.h"
 
