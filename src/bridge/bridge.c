@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bridge/bridge.h"
 
 #include "base/alloc.h"
@@ -60,7 +61,7 @@ static void fill_random(void *bytes, size_t length)
     assert(count == (ssize_t)length);
 }
 
-/* --- what the owner is told ------------------------------------------------------------------ */
+/* --- events for the owner ------------------------------------------------------------------ */
 
 static void on_news(struct deferred *deferred)
 {
@@ -78,11 +79,19 @@ static void on_news(struct deferred *deferred)
         handler->on_other(bridge, report.boot);
     if (report.version && bridge->state == BRIDGE_OVER && handler->on_version)
         handler->on_version(bridge, report.oldest, report.newest);
+    if (report.usage && handler->on_usage)
+        handler->on_usage(bridge, &bridge->usage);
 }
 
 static void tell(struct bridge *bridge)
 {
     loop_defer(bridge->loop, &bridge->news, on_news);
+}
+
+void bridge_tell_usage(struct bridge *bridge)
+{
+    bridge->report.usage = true;
+    tell(bridge);
 }
 
 /* --- the next connection --------------------------------------------------------------------- */
@@ -173,7 +182,7 @@ static void log_failure(struct bridge *bridge, const struct error *err)
                   kv("failures", bridge->failures));
     else if (log_repeat_is_due(&bridge->failure_log, loop_now_us(bridge->loop), &left_out))
         log_warn("relay not connected", kv("sandbox", bridge->name), kv("reason", err->message),
-                 kv("left_out", left_out));
+                 kv("remedy", err->hint), kv("left_out", left_out));
 }
 
 static void drop_connection(struct bridge *bridge)
@@ -234,6 +243,7 @@ void bridge_end_session(struct bridge *bridge, const char *why)
     bridge->is_begun = false;
     bridge->received = 0;
     bridge->owes_taken = false;
+    bridge->wants_usage = false;
     bridge->failures = 0;
     bridge_set_state(bridge, BRIDGE_IDLE);
 }
@@ -278,7 +288,7 @@ static void end_for_ever(struct bridge *bridge, const struct relay_greeting *gre
     bridge_set_state(bridge, BRIDGE_OVER);
 }
 
-/* Such a sandbox lives, and its owner leaves it alone; see core/sandbox. */
+/* A sandbox with another version lives, and its owner leaves it alone; see core/sandbox. */
 static void note_version(struct bridge *bridge, const struct relay_greeting *greeting)
 {
     struct error err;
@@ -297,6 +307,13 @@ void bridge_refuse_version(struct bridge *bridge, const struct relay_greeting *g
     bridge->report.version = true;
     note_version(bridge, greeting);
     end_for_ever(bridge, greeting, "the relay speaks no version that the daemon does");
+}
+
+void bridge_refuse_other(struct bridge *bridge, const struct relay_greeting *greeting)
+{
+    log_warn("another sandbox answers", kv("sandbox", bridge->name));
+    bridge->report.other = true;
+    end_for_ever(bridge, greeting, "another sandbox answers");
 }
 
 static void enter_up(struct bridge *bridge)
@@ -318,11 +335,10 @@ void bridge_welcomed(struct bridge *bridge, const struct relay_greeting *greetin
     bool is_new = !bridge->is_begun;
 
     if (!is_expected(bridge, greeting->boot)) {
-        log_warn("another sandbox answers", kv("sandbox", bridge->name));
-        bridge->report.other = true;
-        end_for_ever(bridge, greeting, "another sandbox answers");
+        bridge_refuse_other(bridge, greeting);
         return;
     }
+    bridge->may_bind = false;
     memcpy(bridge->boot, greeting->boot, sizeof(bridge->boot));
     if (!welcome->is_resumed && !is_new) {
         bridge_end_session(bridge, "the relay has another session");
@@ -371,7 +387,7 @@ void bridge_watch_agent(struct bridge *bridge)
         io_watch_stop(&bridge->agent);
 }
 
-/* What the agent has sent before goes out if the connection takes it now. */
+/* Earlier messages of the agent are sent if the connection takes them now. */
 static void on_agent_closed(struct closing *closing)
 {
     struct bridge *bridge = container_of(closing, struct bridge, agent_closing);
@@ -418,6 +434,7 @@ struct bridge *bridge_new(const struct bridge_options *options)
     bridge->carrier = options->carrier;
     memcpy(bridge->key, options->key, sizeof(bridge->key));
     memcpy(bridge->boot, options->boot, sizeof(bridge->boot));
+    bridge->may_bind = options->may_bind;
     bridge->patience_us = patience_ms * 1000;
     bridge->agent.fd = bridge->link.socket.fd = bridge->agent_closing.fd = -1;
     timer_init(&bridge->step, bridge->loop, on_step);
@@ -459,6 +476,18 @@ int bridge_connect(struct bridge *bridge, struct error *err)
         return -1;
     }
     return ends[1];
+}
+
+int bridge_measure(struct bridge *bridge, struct error *err)
+{
+    if (bridge->agent.fd < 0)
+        return error_set(err, ERR_UNAVAILABLE, "sandbox %s is not connected", bridge->name);
+    if (bridge->state == BRIDGE_UP && !bridge->link.tells_usage)
+        return error_named(err, ERR_INVALID, "not_supported",
+                           "the init of sandbox %s does not tell what it uses", bridge->name);
+    bridge->wants_usage = true;
+    bridge_wake(bridge);
+    return 0;
 }
 
 static void thaw(struct bridge *bridge)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One connection to a relay: the handshake, frames in both directions, heartbeats. */
 
 #include "bridge/bridge_private.h"
@@ -58,9 +59,16 @@ static bool owes_received(const struct bridge *bridge)
            bridge->received - bridge->link.received_told >= RELAY_RECEIVED_EVERY / 2;
 }
 
+static bool owes_measure(const struct bridge *bridge)
+{
+    return bridge->state == BRIDGE_UP && bridge->wants_usage && bridge->link.tells_usage &&
+           !bridge->link.has_measured;
+}
+
 static bool owes_control(const struct bridge *bridge)
 {
-    return bridge->link.owes_ping || bridge->link.owes_pong || owes_received(bridge);
+    return bridge->link.owes_ping || bridge->link.owes_pong || owes_received(bridge) ||
+           owes_measure(bridge);
 }
 
 static void build_control(struct bridge *bridge)
@@ -78,6 +86,10 @@ static void build_control(struct bridge *bridge)
     }
     if (link->owes_pong)
         add_control(link, RELAY_PONG, 0, link->pong, sizeof(link->pong));
+    if (owes_measure(bridge)) {
+        add_control(link, RELAY_MEASURE, 0, NULL, 0);
+        link->has_measured = true;
+    }
     link->owes_ping = link->owes_pong = false;
 }
 
@@ -92,7 +104,7 @@ static ssize_t send_pieces(struct bridge *bridge, struct iovec *pieces, unsigned
     if (sent < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOBUFS))
         return 0;
     bridge->link.is_ending =
-        true; /* the reading side finds the end, behind what the relay has said */
+        true; /* the reading side finds the end, behind the relay's last bytes */
     bridge->link.was_reset |= errno == ECONNRESET;
     return 0;
 }
@@ -201,7 +213,7 @@ static int take_greeting(struct bridge *bridge, const struct relay_frame *frame,
 
     memcpy(&greeting, payload, sizeof(greeting));
     if (memcmp(greeting.magic, RELAY_MAGIC, sizeof(greeting.magic)) != 0) {
-        fail(bridge, "what answers is not a relay");
+        fail(bridge, "the peer is not a relay");
         return -1;
     }
     if (greeting.oldest > RELAY_VERSION || greeting.newest < RELAY_VERSION) {
@@ -211,6 +223,14 @@ static int take_greeting(struct bridge *bridge, const struct relay_frame *frame,
     assert(frame->length <= sizeof(link->greeting));
     memcpy(link->greeting, payload, frame->length);
     link->greeting_length = frame->length;
+    link->tells_usage = greeting.features & RELAY_HAS_USAGE;
+    if (greeting.features & RELAY_UNBOUND) {
+        if (!bridge->may_bind) {
+            bridge_refuse_other(bridge, &greeting);
+            return -1;
+        }
+        add_control(link, RELAY_BIND, 0, bridge->key, sizeof(bridge->key));
+    }
     send_login(bridge);
     return 0;
 }
@@ -262,7 +282,7 @@ bool link_resume(struct bridge *bridge, uint64_t received)
 static int take_received(struct bridge *bridge, const struct relay_frame *frame)
 {
     if (frame->offset > bridge->link.written || !resend_drop(&bridge->resend, frame->offset))
-        return bridge_violation(bridge, "RECEIVED of what was not sent");
+        return bridge_violation(bridge, "RECEIVED of bytes that were not sent");
     bridge->link.has_progress = true;
     message_note_received(bridge, frame->offset);
     return 0;
@@ -302,6 +322,19 @@ static enum taken take_message(struct bridge *bridge, const struct relay_frame *
     return TAKEN_OVER;
 }
 
+static int take_usage(struct bridge *bridge, const uint8_t *payload)
+{
+    if (!bridge->link.has_measured)
+        return bridge_violation(bridge, "USAGE that was not asked for");
+    bridge->link.has_measured = false;
+    bridge->wants_usage = false;
+    memcpy(&bridge->usage, payload, sizeof(bridge->usage));
+    for (size_t i = 0; i < RELAY_PROCESSES; i++)
+        bridge->usage.processes[i].name[sizeof(bridge->usage.processes[i].name) - 1] = '\0';
+    bridge_tell_usage(bridge);
+    return 0;
+}
+
 static int take_plain(struct bridge *bridge, const struct relay_frame *frame,
                       const uint8_t *payload)
 {
@@ -316,6 +349,8 @@ static int take_plain(struct bridge *bridge, const struct relay_frame *frame,
         return 0;
     case RELAY_PONG:
         return 0;
+    case RELAY_USAGE:
+        return take_usage(bridge, payload);
     case RELAY_ACK:
         return stream_ack(bridge, frame, payload);
     case RELAY_END:
@@ -354,7 +389,7 @@ static void pause_for_turn(struct bridge *bridge)
     timer_arm_in(&bridge->next_turn, 0);
 }
 
-/* --- DATA is passed on as it comes, not when it is whole --- */
+/* --- DATA: passed on in pieces, before the frame is complete ------------------------------- */
 
 static int begin_data(struct bridge *bridge, const struct relay_frame *frame)
 {
@@ -489,7 +524,7 @@ static bool receive_once(struct bridge *bridge, size_t *total)
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (count < 0 && errno == ECONNRESET && !link->was_reset) {
-        link->was_reset = true; /* reported once, before what it has said */
+        link->was_reset = true; /* reported once, before the relay's last bytes */
         return true;
     }
     if (count <= 0) {

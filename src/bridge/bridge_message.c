@@ -1,4 +1,5 @@
-/* Messages between the agent and the relay. In the place of a descriptor goes a channel. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between the agent and the relay, with channels instead of descriptors. */
 
 #include "bridge/bridge_private.h"
 
@@ -18,7 +19,7 @@ static alignas(8) uint8_t scratch[RELAY_MAX_MESSAGE];
 
 /* --- from the relay ---------------------------------------------------------------------------- */
 
-/* What the agent gets, and what stays here. */
+/* The agent's ends and our ends of pipes and sockets. */
 struct pairs {
     int agent[PROTOCOL_MAX_FDS];
     int ours[PROTOCOL_MAX_FDS];
@@ -58,7 +59,7 @@ static int make_pairs(const struct relay_message_view *message, struct pairs *pa
     return 0;
 }
 
-/* NULL, or what is wrong with the channels that the relay names. */
+/* NULL, or the fault of the channels that the relay names. */
 static const char *check_channels(struct bridge *bridge, const struct relay_message_view *message)
 {
     for (unsigned i = 0; i < message->count; i++) {
@@ -130,7 +131,7 @@ static bool answers_held(const struct bridge *bridge, const void *packet, size_t
             header.type == PROTOCOL_FAILED);
 }
 
-/* Nothing of the message is lost: it comes again with the next connection. */
+/* The message is not lost: the relay sends it again on the next connection. */
 static enum message_result fail_for_now(struct bridge *bridge, const char *what)
 {
     struct error err;
@@ -268,7 +269,7 @@ static void note_start_sent(struct bridge *bridge)
         timer_arm_in(&bridge->held.limit, HELD_US);
 }
 
-/* It was looked at before; now it is taken. */
+/* Removes the START, which was only peeked at, from the agent's socket. */
 void message_release_held(struct bridge *bridge)
 {
     struct msghdr message = { 0 };
@@ -313,7 +314,7 @@ static uint16_t free_content_number(struct bridge *bridge)
     return 0;
 }
 
-/* The message waits for its script, and what the agent sends after it waits too. */
+/* The message waits for its script, and so do the agent's later messages. */
 static void hold_start(struct bridge *bridge, const void *packet, size_t length, int script)
 {
     struct relay_descriptor descriptor = { .channel = free_content_number(bridge),

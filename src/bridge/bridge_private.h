@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -5,7 +6,7 @@
  *
  *   bridge.c          its life: states, back-off, patience, the agent's socket
  *   bridge_link.c     one connection: handshake, frames in, frames out, heartbeats
- *   bridge_message.c  messages both ways, and what travels with them
+ *   bridge_message.c  messages both ways, with their descriptors and scripts
  *   bridge_stream.c   channels: bytes both ways, windows, acknowledgements
  */
 
@@ -69,13 +70,13 @@ struct channel {
     struct {
         enum receive_state state;
         bool owes_ack, owes_close;
-        bool is_forgotten;     /* what is left of the process's output may go */
+        bool is_forgotten;     /* the rest of the process's output may be dropped */
         uint64_t got;          /* bytes that have come, by offset */
         uint64_t given;        /* of these, written to the reader */
         uint64_t kept;         /* of these, taken by the reader, or given where that is enough */
-        uint64_t acked;        /* what the relay knows of that */
+        uint64_t acked;        /* of these, acknowledged to the relay */
         uint64_t limit;        /* the relay may send up to here */
-        uint32_t window;       /* that it is given */
+        uint32_t window;       /* granted to the relay */
         struct buffer waiting; /* bytes that did not fit into the pipe */
     } in;
     struct {
@@ -84,7 +85,7 @@ struct channel {
         uint64_t sent;          /* by offset */
         uint64_t acked;         /* by the relay */
         uint64_t limit;         /* may be sent up to here */
-        uint64_t taken;         /* what the agent knows of `acked` */
+        uint64_t taken;         /* of `acked`, reported to the agent */
         uint64_t length;        /* of content */
         bool closes_stdin;      /* CLOSE_STDIN follows END */
         uint64_t close_request; /* its number */
@@ -123,19 +124,21 @@ struct link {
     uint64_t frame_end;     /* of the frame that `written` is in; equal at the end of one */
     uint64_t received_told; /* by RECEIVED */
     bool owes_ping, owes_pong;
+    bool tells_usage;  /* the relay can */
+    bool has_measured; /* MEASURE is sent, USAGE is to come */
     uint64_t ping_number;
     uint8_t pong[8];
     uint8_t control[LINK_CONTROL_BYTES]; /* frames without a sequence, being sent */
     size_t control_length, control_sent;
-    bool is_ending;    /* the relay does not read any more; what it has said is still to be read */
-    bool was_reset;    /* it has ended without reading all */
-    bool has_spoken;   /* the last that was sent is no frame of the session */
+    bool is_ending;    /* the relay does not read any more; its last bytes are still to be read */
+    bool was_reset;    /* the relay has closed without reading all bytes */
+    bool has_spoken;   /* the last bytes sent are no frame of the session */
     bool has_progress; /* some frame got through, in either direction */
     enum link_pause pause;
     unsigned frames; /* that may be taken in this turn */
 };
 
-/* What is left of a DATA frame that was cut: the next frame of the session has to be that one. */
+/* The rest of a DATA frame that was cut: the session continues with the same frame. */
 struct torn {
     bool is_torn;
     struct relay_frame frame;
@@ -162,6 +165,7 @@ struct bridge {
     char *name;                           /* owned */
     struct carrier *carrier;              /* owned */
     uint8_t key[RELAY_KEY_SIZE];
+    bool may_bind; /* see struct bridge_options */
     uint8_t boot[RELAY_BOOT_SIZE];
     int64_t patience_us;
 
@@ -177,14 +181,17 @@ struct bridge {
     struct timer next_turn; /* ends PAUSE_TURN */
     struct timer patience;  /* armed while a session has no connection */
     struct deferred news;   /* calls the handler */
-    struct deferred pump;   /* sends what there is */
+    struct deferred pump;   /* sends pending frames */
     struct deferred release;
     struct {
-        bool up, down, other, version;
+        bool up, down, other, version, usage;
         unsigned oldest, newest;
         uint8_t boot[RELAY_BOOT_SIZE];
         struct error err;
     } report;
+
+    bool wants_usage;         /* in this session */
+    struct relay_usage usage; /* that was told last */
 
     struct io_watch agent; /* fd: owned; -1 without a session */
     struct closing agent_closing;
@@ -199,7 +206,7 @@ struct bridge {
     struct channel **channels[RELAY_CHANNELS / 64]; /* owned: by number, in pages of 64 */
     unsigned channel_count;
     struct list all, ready, owing, owing_later, outside;
-    struct timer later;      /* ends the wait of those that owe later */
+    struct timer later;      /* ends the wait of `owing_later` */
     size_t waiting_bytes;    /* of all channels */
     struct channel *content; /* of the START that waits for it; NULL without */
     struct buffer start;     /* the message */
@@ -227,12 +234,14 @@ void bridge_end_session(struct bridge *bridge, const char *why);
 /* The relay has answered LOGIN with a proof that it knows the key. */
 void bridge_welcomed(struct bridge *bridge, const struct relay_greeting *greeting,
                      const struct relay_welcome *welcome);
+void bridge_refuse_other(struct bridge *bridge, const struct relay_greeting *greeting);
 void bridge_refuse_version(struct bridge *bridge, const struct relay_greeting *greeting);
 void bridge_set_state(struct bridge *bridge, enum bridge_state state);
 bool bridge_has_link(const struct bridge *bridge);
 
-/* Something is to be sent, at the end of this callback. */
+/* Schedules the sending of pending frames at the end of this callback. */
 void bridge_wake(struct bridge *bridge);
+void bridge_tell_usage(struct bridge *bridge); /* its owner, of what is in `usage` */
 void bridge_watch_agent(struct bridge *bridge);
 
 /* --- bridge_link.c --------------------------------------------------------------------------- */
@@ -260,10 +269,10 @@ enum message_result message_from_relay(struct bridge *bridge, const void *payloa
 /* Whether a message of the agent can be taken now. */
 bool message_has_room(struct bridge *bridge);
 
-/* Reads what the agent has sent; false when its socket has ended. */
+/* Reads the agent's messages; false when its socket has ended. */
 bool message_from_agent(struct bridge *bridge);
 
-/* The relay has the START, or that is not known for long enough. */
+/* The relay has the START, or the wait for that has ended. */
 void message_release_held(struct bridge *bridge);
 
 /* The relay has received so much of the session. */
@@ -277,9 +286,9 @@ void message_init_held(struct bridge *bridge);
 void message_send_start(struct bridge *bridge);
 void message_send_close_stdin(struct bridge *bridge, uint64_t process, uint64_t request);
 
-/* The relay has acknowledged input: the agent hears of it, now or when its socket has room. */
+/* The relay has acknowledged input: sends TAKEN to the agent, now or when its socket has room. */
 void message_tell_taken(struct channel *channel);
-void message_send_taken(struct bridge *bridge); /* what is left of that */
+void message_send_taken(struct bridge *bridge); /* the TAKEN that had to wait */
 
 /* --- bridge_stream.c ------------------------------------------------------------------------- */
 
@@ -304,7 +313,7 @@ void channels_forget(struct bridge *bridge, uint64_t process);
 /* The process's input, if it is open; NULL without. */
 struct channel *channel_input_of(struct bridge *bridge, uint64_t process);
 
-/* What is in the pipe now is the last; then the message follows. */
+/* The bytes in the pipe now are the last; CLOSE_STDIN follows them. */
 void channel_close_stdin(struct channel *channel, uint64_t request);
 
 /* The agent knows how much of the input was taken. Frees a channel that waited for that alone. */

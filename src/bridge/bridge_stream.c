@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The channels of a bridge: pipes and sockets whose other ends the agent's users have.
  *
- * From the relay: bytes go into the pipe as they come; what does not fit waits here, and is never
- * more than the window that the relay was given. Output of processes counts as kept when it has left
- * the pipe, which is looked at after each turn of the loop; anything else when it is in the pipe.
+ * From the relay: bytes go into the pipe as they come; the rest waits here, and is never more than
+ * the window that the relay was given. Output of processes counts as kept when it has left the
+ * pipe, which is looked at after each turn of the loop; anything else when it is in the pipe.
  *
  * To the relay: bytes are taken from the pipe as far as the relay's window and the resend buffer
  * have room, channels in rotation.
@@ -38,7 +39,7 @@ static void on_closings_ready(struct io_watch *watch, unsigned events UNUSED)
     struct bridge *bridge = container_of(watch, struct bridge, closings);
     struct epoll_event event;
 
-    /* One at a time: the callback may stop others that are ready too. */
+    /* One event at a time: the callback may stop other watches that are ready too. */
     while (bridge->closings.fd >= 0 && epoll_wait(bridge->closings.fd, &event, 1, 0) == 1) {
         struct closing *closing = event.data.ptr;
 
@@ -91,7 +92,7 @@ static bool is_output(const struct channel *channel)
     return channel->process && channel->kind == RELAY_OUTPUT;
 }
 
-/* The agent hears by TAKEN how much of it has arrived. */
+/* Whether the channel is input that TAKEN acknowledges to the agent. */
 static bool is_input(const struct channel *channel)
 {
     return channel->process && channel->kind == RELAY_INPUT;
@@ -133,7 +134,7 @@ void channel_set_ready(struct channel *channel)
 
 static void on_channel_ready(struct io_watch *watch, unsigned events);
 
-/* Readiness for reading is told once: then the channel is in the list of those that are ready. */
+/* Readiness for reading is reported once: then the channel is in the list `ready`. */
 static void watch_channel(struct channel *channel)
 {
     unsigned events = 0;
@@ -183,7 +184,7 @@ void channel_free(struct channel *channel)
     free(channel);
 }
 
-/* Frees the channel when nothing more can be said about it. */
+/* Frees the channel when no frame about it can follow. */
 static void channel_settle(struct channel *channel)
 {
     bool has_received = channel->in.state == RECEIVE_NONE || channel->in.state == RECEIVE_DONE;
@@ -221,8 +222,8 @@ static uint64_t kept_of(const struct channel *channel)
 }
 
 /*
- * Nobody takes the bytes that are left. Those of a process are not acknowledged even so: the daemon
- * may be about to stop, and the next one asks for them, until it says FORGET.
+ * The reader is gone: drops the rest of the bytes. The output of a process is not acknowledged
+ * until FORGET: the daemon may be about to stop, and the next one asks for it.
  */
 static void drop_rest(struct channel *channel)
 {
@@ -303,7 +304,8 @@ static void streams_look(struct bridge *bridge)
     bridge->still_looks = has_moved ? 0 : bridge->still_looks + 1;
 }
 
-/* Nobody reads some pipe: a look at each turn would be for nothing. */
+/* After STILL_LOOKS turns without a change some pipe has no active reader: the timer looks then,
+ * instead of each turn. */
 static void on_turn(struct turn_watch *watch)
 {
     struct bridge *bridge = container_of(watch, struct bridge, turns);
@@ -487,7 +489,7 @@ int stream_end(struct bridge *bridge, const struct relay_frame *frame, const voi
 
 /* --- to the relay -------------------------------------------------------------------------------- */
 
-/* What was read and not sent is nothing: bytes are read when they can be sent. */
+/* No bytes are lost: they are read from the pipe only when they can be sent. */
 static void stop_taking(struct channel *channel, int error)
 {
     channel->out.state = SEND_ENDING;
@@ -516,7 +518,7 @@ int stream_close(struct bridge *bridge, const struct relay_frame *frame, const v
     return 0;
 }
 
-/* The agent is still to hear what was taken: the channel stays without its number until then. */
+/* A channel whose last TAKEN has to wait stays without its number until the agent has it. */
 static int finish_sending(struct channel *channel)
 {
     struct bridge *bridge = channel->bridge;
@@ -549,7 +551,7 @@ int stream_ack(struct bridge *bridge, const struct relay_frame *frame, const voi
     if (!channel || channel->out.state == SEND_NONE || channel->out.state == SEND_DONE)
         return bridge_violation(bridge, "ACK of a channel that is not open");
     if (frame->offset < channel->out.acked || frame->offset > channel->out.sent)
-        return bridge_violation(bridge, "ACK of what was not sent");
+        return bridge_violation(bridge, "ACK of bytes that were not sent");
     if (ack.window > RELAY_MAX_WINDOW)
         return bridge_violation(bridge, "a window that is too large");
     channel->out.acked = frame->offset;

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * A carrier gives a bridge one stream of bytes to the relay of its sandbox, as often as the bridge
- * asks: by a unix socket, by the exec of an engine, by whatever reaches the sandbox. It knows
- * nothing of frames and keeps nothing of a stream that it has given.
+ * asks, for example by a unix socket or by the exec of an engine. It knows nothing of frames and
+ * holds no reference to a stream that it has given.
  *
  * One attempt runs at a time. It is answered once, from the loop and never inside the call that
  * began it, with a connected stream socket that does not block, or with an error: ERR_GONE when no
@@ -42,14 +43,14 @@ struct carrier_ops {
 struct carrier {
     const struct carrier_ops *ops;
     struct loop *loop;               /* borrowed */
-    struct carrier_attempt *attempt; /* borrowed: the one that runs; NULL without */
+    struct carrier_attempt *attempt; /* borrowed: the attempt under way; NULL without */
 };
 
 void carrier_open(struct carrier *carrier, struct carrier_attempt *attempt, carrier_done_fn *done);
 
 /* `done` will not come. An attempt that is not under way is left alone. */
 void carrier_cancel(struct carrier_attempt *attempt);
-void carrier_free(struct carrier *carrier); /* NULL is fine; cancels what runs */
+void carrier_free(struct carrier *carrier); /* NULL is fine; cancels the attempt */
 SCOPED_DEFINE(carrier_free, struct carrier);
 
 /* For implementations: the attempt has ended. Takes the descriptor over; when it is -1, `err` says

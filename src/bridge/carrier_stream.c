@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A carrier by streams that another module makes: see carrier.h. */
 
 #include "base/alloc.h"

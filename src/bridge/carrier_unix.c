@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A carrier by a unix stream socket: its file shows up on this host, but descriptors do not pass. */
 
 #include "base/alloc.h"
@@ -31,7 +32,7 @@ static int put_address(const struct carrier_unix *unix_socket, struct sockaddr_u
     return 0;
 }
 
-/* It does not wait: a listener whose queue is full refuses with EAGAIN. */
+/* connect() does not wait: a listener whose backlog is full refuses with EAGAIN. */
 static int unix_connect(const struct carrier_unix *unix_socket, struct error *err)
 {
     struct sockaddr_un address = { 0 };

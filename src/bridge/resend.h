@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -32,13 +33,13 @@ static inline size_t resend_held(const struct resend *resend)
     return (size_t)(resend->end - resend->first);
 }
 
-/* The caller has looked at what is held: all of it fits. */
+/* The caller has checked that the bytes fit. */
 void resend_add(struct resend *resend, const void *bytes, size_t length);
 
 /* Where the frame that begins at `start` ends. */
 uint64_t resend_frame_end(const struct resend *resend, uint64_t start);
 
-/* Everything below was received. False when that is no end of a frame that is held. */
+/* All bytes below the offset were received. False when it is not the end of a held frame. */
 bool resend_drop(struct resend *resend, uint64_t received);
 
 /* The bytes from `start` to `end` in one or two pieces: how many. */
