@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/host_files.h"
 #include "backend/launched.h"
 #include "backend/registry.h"

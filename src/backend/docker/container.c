@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
 #include "base/alloc.h"
@@ -36,7 +37,7 @@ struct container *container_new(struct docker_backend *docker, const char *id)
     snprintf(container->id, sizeof(container->id), "%s", id);
     container->docker = docker;
     timer_init(&container->again, docker->base.loop, container_look_again);
-    pump_init(&container->pump, docker->base.loop, docker->engine, container->engine_id);
+    container_pump_init(&container->pump, docker->base.loop, docker->engine, container->engine_id);
     map_put(&docker->containers, container->id, container);
     return container;
 }
@@ -47,7 +48,7 @@ void container_free(struct container *container)
         return;
     map_remove(&container->docker->containers, container->id);
     bridge_free(container->bridge);
-    pump_fini(&container->pump);
+    pump_fini(&container->pump.base);
     door_free(container->door);
     engine_cancel(&container->look);
     timer_stop(&container->again);
@@ -122,7 +123,7 @@ static int open_bridge(struct container *container, struct error *err)
 
     if (docker_need_secret(docker, err) < 0)
         return -1;
-    options.carrier = pump_carrier_new(&container->pump);
+    options.carrier = pump_carrier_new(&container->pump.base);
     relay_key_derive(docker->secret.bytes, container->id, options.key);
     container->bridge = bridge_new(&options);
     explicit_bzero(options.key, sizeof(options.key));

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
 #include "backend/report_kernel.h"
@@ -16,11 +17,12 @@ static struct docker_job *job_of(struct engine_call *call)
 
 /* --- destroy ------------------------------------------------------------------------------------ */
 
-/* Another request removes it already: it is asked about until it is gone. */
+/* The removal of a container. If another request removes it already, the engine is asked until it
+ * is gone. */
 struct destroy {
     struct docker_job job;
     struct timer again;
-    char engine_id[CONTAINER_ID_SIZE]; /* or its name, until the engine has told */
+    char engine_id[CONTAINER_ID_SIZE]; /* or its name, until the id is known */
     unsigned looks;
     struct timer mend;
     unsigned mends;
@@ -44,12 +46,12 @@ static struct destroy *destroy_of(struct engine_call *call)
 static void destroyed(struct destroy *destroy)
 {
     struct docker_backend *docker = destroy->job.backend;
-    struct container *container = container_find(docker, destroy->job.id);
+    struct container *container = container_find(docker, destroy->job.base.id);
     struct backend_op *connecting = container ? steal_ptr(&container->connecting) : NULL;
 
     container_free(container);
-    (void)door_remove(docker->state_dir, destroy->job.id, &destroy->job.op->err);
-    container_refuse_connect(destroy->job.id, connecting);
+    (void)door_remove(docker->state_dir, destroy->job.base.id, &destroy->job.base.op->err);
+    container_refuse_connect(destroy->job.base.id, connecting);
     docker_job_done(&destroy->job);
 }
 
@@ -67,8 +69,8 @@ static void on_removed(struct engine_call *call)
     } else if (call->err.code == ERR_CONFLICT && destroy->looks++ < REMOVAL_LOOKS) {
         timer_arm_in(&destroy->again, REMOVAL_LOOK_US);
     } else {
-        destroy->job.op->err = call->err;
-        destroy->job.op->err.retryable = true;
+        destroy->job.base.op->err = call->err;
+        destroy->job.base.op->err.retryable = true;
         docker_job_done(&destroy->job);
     }
 }
@@ -81,7 +83,7 @@ static void remove_it(struct destroy *destroy)
 
 static void on_thawed(struct engine_call *call)
 {
-    remove_it(destroy_of(call)); /* whatever the answer was */
+    remove_it(destroy_of(call)); /* even if the thaw failed */
 }
 
 /* A paused container of gVisor hears its kill only when it is thawed; the engine waits ten seconds for
@@ -93,11 +95,11 @@ static void thaw_and_remove(struct destroy *destroy)
 }
 
 /*
- * Docker 20.10 that is killed in the middle of a start has forgotten it when it is back: the container
- * is "created", and removing it leaves what containerd has begun. A start that finds such a rest removes
- * it, once its process has ended; the start is then a proper one, and so is the removal. The process is
- * our init, which ends when its door is gone. The mount of the door is needed for the start, so a new
- * one takes its place.
+ * A Docker 20.10 that is killed during a start has forgotten the start when it is back: the
+ * container is "created", and removing it leaves containerd's task behind. A second start removes
+ * that task once its process has ended; the container can then be started and removed properly. The
+ * process is our init, which exits when its door is gone. The start needs the mount of the door, so
+ * a new door is made.
  */
 enum { MEND_US = 250 * 1000, MENDS = 12 };
 
@@ -110,7 +112,7 @@ static void on_started_to_remove(struct engine_call *call)
     if (engine_error_says(&call->err, "already in use") && destroy->mends++ < MENDS)
         timer_arm_in(&destroy->mend, MEND_US);
     else
-        remove_it(destroy); /* what is left now is the engine's own */
+        remove_it(destroy); /* the rest is up to the engine */
 }
 
 static void on_mend(struct timer *timer)
@@ -126,7 +128,7 @@ static void start_to_remove(struct destroy *destroy)
 
 static bool is_half_started(const struct destroy *destroy, const struct container_state *state)
 {
-    const struct container *container = container_find(destroy->job.backend, destroy->job.id);
+    const struct container *container = container_find(destroy->job.backend, destroy->job.base.id);
 
     return container && container->start == START_LOST && container->door && !state->is_running &&
            !state->was_started;
@@ -135,7 +137,7 @@ static bool is_half_started(const struct destroy *destroy, const struct containe
 static void mend_and_remove(struct destroy *destroy)
 {
     struct docker_backend *docker = destroy->job.backend;
-    struct container *container = container_find(docker, destroy->job.id);
+    struct container *container = container_find(docker, destroy->job.base.id);
     struct error err = { 0 };
 
     door_free(steal_ptr(&container->door));
@@ -147,7 +149,7 @@ static void mend_and_remove(struct destroy *destroy)
         remove_it(destroy);
 }
 
-/* A name may be another's: only what carries our labels is removed. */
+/* The name may belong to a foreign container: only one with our labels is removed. */
 static void on_found(struct engine_call *call)
 {
     struct destroy *destroy = destroy_of(call);
@@ -156,13 +158,13 @@ static void on_found(struct engine_call *call)
     if (call->err.code == ERR_NOT_FOUND) {
         destroyed(destroy);
     } else if (call->err.code != ERR_NONE || !container_state_read(call->body, &state)) {
-        destroy->job.op->err = call->err;
+        destroy->job.base.op->err = call->err;
         if (call->err.code == ERR_NONE)
-            error_set(&destroy->job.op->err, ERR_BACKEND,
+            error_set(&destroy->job.base.op->err, ERR_BACKEND,
                       "the engine did not describe the container");
         docker_job_done(&destroy->job);
-    } else if (!str_equal(state.instance, destroy->job.backend->config->instance) ||
-               !str_equal(state.sandbox, destroy->job.id)) {
+    } else if (!docker_may_remove(destroy->job.backend, &state) ||
+               !str_equal(state.sandbox, destroy->job.base.id)) {
         destroyed(destroy);
     } else {
         memcpy(destroy->engine_id, state.engine_id, sizeof(destroy->engine_id));
@@ -209,11 +211,11 @@ void docker_destroy(struct backend *backend, const char *id, struct backend_op *
     struct destroy *destroy = docker_job_new(sizeof(*destroy), docker, op, id);
     struct container *container = container_find(docker, id);
 
-    destroy->job.clear = clear_destroy;
+    destroy->job.base.clear = clear_destroy;
     timer_init(&destroy->again, backend->loop, on_look_again);
     timer_init(&destroy->mend, backend->loop, on_mend);
     if (unmade_find(&docker->unmade, id)) {
-        docker_job_done_later(&destroy->job);
+        remote_job_done_later(&destroy->job.base);
     } else if (container && *container->engine_id) {
         memcpy(destroy->engine_id, container->engine_id, sizeof(destroy->engine_id));
         if (container->start == START_LOST)
@@ -250,10 +252,10 @@ static void on_listed(struct engine_call *call)
     const json_t *container;
     size_t i;
 
-    job->op->err = call->err;
+    job->base.op->err = call->err;
     if (call->err.code == ERR_NONE && !json_is_array(call->body))
-        error_set(&job->op->err, ERR_BACKEND, "the engine did not list its containers");
-    if (job->op->err.code != ERR_NONE) {
+        error_set(&job->base.op->err, ERR_BACKEND, "the engine did not list its containers");
+    if (job->base.op->err.code != ERR_NONE) {
         docker_job_done(job);
         return;
     }
@@ -262,10 +264,10 @@ static void on_listed(struct engine_call *call)
         const char *id = json_text_at(json_object_get(container, "Labels"), LABEL_SANDBOX);
 
         if (id_is_valid(id, ID_SANDBOX))
-            add_id(job->op, id);
+            add_id(job->base.op, id);
     }
     if (!job->backend->is_gvisor)
-        door_list(job->backend->state_dir, add_id, job->op);
+        door_list(job->backend->state_dir, add_id, job->base.op);
     docker_job_done(job);
 }
 
@@ -296,19 +298,19 @@ static struct change *change_of(struct engine_call *call)
 
 static struct container *find_for(struct docker_job *job)
 {
-    struct container *container = container_find(job->backend, job->id);
+    struct container *container = container_find(job->backend, job->base.id);
 
     if (!container)
-        error_set(&job->op->err, ERR_GONE, "there is no sandbox %s", job->id);
+        error_set(&job->base.op->err, ERR_GONE, "there is no sandbox %s", job->base.id);
     return container;
 }
 
 static void on_updated(struct engine_call *call)
 {
     struct change *change = change_of(call);
-    struct container *container = container_find(change->job.backend, change->job.id);
+    struct container *container = container_find(change->job.backend, change->job.base.id);
 
-    change->job.op->err = call->err;
+    change->job.base.op->err = call->err;
     if (call->err.code == ERR_NONE && container)
         container->limits = change->limits;
     docker_job_done(&change->job);
@@ -324,7 +326,7 @@ void docker_update(struct backend *backend, const char *id, const struct sandbox
 
     change->limits = *limits;
     if (!container) {
-        docker_job_done_later(&change->job);
+        remote_job_done_later(&change->job.base);
         return;
     }
     body = container_limits_json(docker, limits, container->bridge != NULL);
@@ -332,17 +334,17 @@ void docker_update(struct backend *backend, const char *id, const struct sandbox
                    "/containers/%s/update", container->engine_id);
 }
 
-/* Engines differ in what they call a container that is paused already: it is looked at. One of which
- * nothing is known is as it was. */
+/* Engines report a container that is paused already with different errors, so its state is read.
+ * Without an answer its state is taken to be unchanged. */
 static void on_frozen_state(struct engine_call *call)
 {
     struct change *change = change_of(call);
-    struct container *container = container_find(change->job.backend, change->job.id);
+    struct container *container = container_find(change->job.backend, change->job.base.id);
     struct container_state state;
     bool is_read = call->err.code == ERR_NONE && container_state_read(call->body, &state);
 
     if (is_read && state.is_running && state.is_paused == change->freezes)
-        change->job.op->err = (struct error){ 0 };
+        change->job.base.op->err = (struct error){ 0 };
     if (container)
         container_end_change(container, is_read ? state.is_paused : !change->freezes);
     docker_job_done(&change->job);
@@ -351,10 +353,10 @@ static void on_frozen_state(struct engine_call *call)
 static void on_frozen(struct engine_call *call)
 {
     struct change *change = change_of(call);
-    struct container *container = container_find(change->job.backend, change->job.id);
+    struct container *container = container_find(change->job.backend, change->job.base.id);
 
     if (call->err.code != ERR_NONE && container) {
-        change->job.op->err = call->err;
+        change->job.base.op->err = call->err;
         docker_job_ask(&change->job, HTTP_GET, NULL, ENGINE_REQUEST_MS, on_frozen_state,
                        "/containers/%s/json", container->engine_id);
         return;
@@ -372,7 +374,7 @@ void docker_freeze(struct backend *backend, const char *id, bool frozen, struct 
 
     change->freezes = frozen;
     if (!container) {
-        docker_job_done_later(&change->job);
+        remote_job_done_later(&change->job.base);
         return;
     }
     container_begin_change(container, frozen);
@@ -385,13 +387,13 @@ void docker_freeze(struct backend *backend, const char *id, bool frozen, struct 
 static void on_stats(struct engine_call *call)
 {
     struct docker_job *job = job_of(call);
-    const struct container *container = container_find(job->backend, job->id);
+    const struct container *container = container_find(job->backend, job->base.id);
     const json_t *cpu = json_object_get(json_object_get(call->body, "cpu_stats"), "cpu_usage");
     const json_t *memory = json_object_get(call->body, "memory_stats");
     const json_t *pids = json_object_get(call->body, "pids_stats");
 
-    job->op->err = call->err;
-    job->op->result.usage = (struct sandbox_usage){
+    job->base.op->err = call->err;
+    job->base.op->result.usage = (struct sandbox_usage){
         .cpu_us = json_count_at(cpu, "total_usage") / 1000,
         .memory_bytes = json_count_at(memory, "usage"),
         .memory_peak_bytes = json_count_at(memory, "max_usage"),
@@ -401,7 +403,7 @@ static void on_stats(struct engine_call *call)
     docker_job_done(job);
 }
 
-/* On this kernel the cgroup tells at once, and exactly, which programs were killed for memory. */
+/* On this kernel the cgroup has the exact number of OOM kills at once. */
 void docker_inspect(struct backend *backend, const char *id, struct backend_op *op)
 {
     struct docker_backend *docker = docker_from(backend);
@@ -410,10 +412,10 @@ void docker_inspect(struct backend *backend, const char *id, struct backend_op *
 
     op->result.usage = (struct sandbox_usage){ 0 };
     if (!container) {
-        docker_job_done_later(job);
+        remote_job_done_later(&job->base);
     } else if (container->pid && !docker->is_gvisor &&
                kernel_usage_read(container->pid, container->engine_id, &op->result.usage)) {
-        docker_job_done_later(job);
+        remote_job_done_later(&job->base);
     } else {
         docker_job_ask(job, HTTP_GET, NULL, ENGINE_REQUEST_MS, on_stats,
                        "/containers/%s/stats?stream=false&one-shot=true", container->engine_id);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
 #include "base/alloc.h"
@@ -11,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From an image to a container with an init in it. A failure leaves what is there to destroy(), which
- * the core calls. */
+/* From an image to a container with an init in it. After a failure the core calls destroy(), which
+ * removes the container. */
 struct create {
     struct docker_job job;
     struct workflow workflow;
@@ -47,9 +48,9 @@ static void clear(void *job)
 {
     struct create *create = job;
 
-    /* One of an earlier attempt, which could not be destroyed yet, may have reached the engine. */
-    if (!create->container && !container_find(create->job.backend, create->job.id))
-        unmade_note(&create->job.backend->unmade, create->job.id);
+    /* A container of an earlier attempt, not destroyed yet, may have reached the engine. */
+    if (!create->container && !container_find(create->job.backend, create->job.base.id))
+        unmade_note(&create->job.backend->unmade, create->job.base.id);
     workflow_drop(&create->workflow);
     timer_stop(&create->again);
     engine_pull_cancel(&create->pull);
@@ -73,8 +74,9 @@ static void on_progress(struct engine_pull *pull)
     if (now_us - create->told_us < 1000 * 1000)
         return;
     create->told_us = now_us;
-    if (create->job.op->on_progress)
-        create->job.op->on_progress(create->job.op, "pulling", pull->done_bytes, pull->total_bytes);
+    if (create->job.base.op->on_progress)
+        create->job.base.op->on_progress(create->job.base.op, "pulling", pull->done_bytes,
+                                         pull->total_bytes);
 }
 
 static void on_pulled(struct engine_pull *pull)
@@ -104,7 +106,7 @@ static void pull_image(struct create *create)
         workflow_step_done(&create->workflow, &err);
         return;
     }
-    log_info("pulling an image", kv("image", create->image), kv("sandbox", create->job.id));
+    log_info("pulling an image", kv("image", create->image), kv("sandbox", create->job.base.id));
     engine_pull_start(docker->engine, &create->pull, ref.repository, image_ref_version(&ref),
                       PULL_STALL_MS, on_progress, on_pulled);
 }
@@ -169,14 +171,14 @@ static void prepare(struct workflow *workflow)
 {
     struct create *create = create_of(workflow);
     struct docker_backend *docker = create->job.backend;
-    struct container *container = container_find(docker, create->job.id);
+    struct container *container = container_find(docker, create->job.base.id);
     struct error err = { 0 };
 
     container_free(container);
-    container = container_new(docker, create->job.id);
+    container = container_new(docker, create->job.base.id);
     container->limits = create->spec.limits;
     create->container = container;
-    unmade_forget(&docker->unmade, create->job.id);
+    unmade_forget(&docker->unmade, create->job.base.id);
     create->way = choose_way(docker);
     create->rlimits = docker->rlimits;
     if (create->way != WAY_UPLOADED && init_file_make(docker->state_dir, &err) < 0) {
@@ -190,8 +192,8 @@ static void prepare(struct workflow *workflow)
 
 static void make(struct workflow *workflow);
 
-/* It is in the way of a name that is derived from a random id: what was made by a request whose answer
- * was lost is ours, anything else is left alone. */
+/* A container already has the name, which derives from a random id. It is ours if it was made by a
+ * request whose answer was lost; any other is left alone. */
 static void on_conflicting(struct engine_call *call)
 {
     struct create *create = create_of_call(call);
@@ -201,20 +203,21 @@ static void on_conflicting(struct engine_call *call)
 
     if (err.code == ERR_NONE && container_state_read(call->body, &state) &&
         str_equal(state.instance, docker->config->instance) &&
-        str_equal(state.sandbox, create->job.id)) {
+        str_equal(state.sandbox, create->job.base.id)) {
         memcpy(create->container->engine_id, state.engine_id, sizeof(state.engine_id));
         workflow_step_done(&create->workflow, NULL);
         return;
     }
     if (err.code == ERR_NONE || err.code == ERR_NOT_FOUND) {
         error_named(&err, ERR_CONFLICT, "name_conflict",
-                    "another container has the name sandglass-%s", create->job.id);
+                    "another container has the name sandglass-%s", create->job.base.id);
         error_hint(&err, "it is not of this instance, and was left alone");
     }
     workflow_step_done(&create->workflow, &err);
 }
 
-/* Another create may have learnt it meanwhile. With mounts of the settings there is no other way. */
+/* Another create may have set docker->reach meanwhile. Mounts of the settings exclude an
+ * archive. */
 static bool is_worth_an_archive(const struct create *create, const struct engine_call *call)
 {
     const struct docker_backend *docker = create->job.backend;
@@ -232,7 +235,7 @@ static void try_without_mounts(struct create *create)
              kv("engine", engine_host(docker->engine)));
     docker->reach = REACH_ARCHIVE;
     door_free(steal_ptr(&create->container->door));
-    (void)door_remove(docker->state_dir, create->job.id, NULL);
+    (void)door_remove(docker->state_dir, create->job.base.id, NULL);
     create->way = WAY_UPLOADED;
     make(&create->workflow);
 }
@@ -256,7 +259,7 @@ static bool wants_profile_file(const struct create *create, const struct engine_
            engine_refused_profile(call);
 }
 
-/* Another create may have learned it meanwhile. */
+/* Another create may have switched to the file meanwhile. */
 static int use_profile_file(struct docker_backend *docker, struct error *err)
 {
     const char *profile = docker->seccomp + strlen(SECCOMP_OPTION);
@@ -288,7 +291,7 @@ static void on_made(struct engine_call *call)
     char name[CONTAINER_NAME_SIZE];
 
     if (engine_refused_name(call)) {
-        container_name(create->job.id, name);
+        container_name(create->job.base.id, name);
         docker_job_ask(&create->job, HTTP_GET, NULL, ENGINE_REQUEST_MS, on_conflicting,
                        "/containers/%s/json", name);
         return;
@@ -323,14 +326,14 @@ static void make(struct workflow *workflow)
     scoped(free) char *body = NULL;
     struct error err = { 0 };
 
-    if (order.way != WAY_DOOR && docker_relay_key(docker, create->job.id, key, &err) < 0) {
+    if (order.way != WAY_DOOR && docker_relay_key(docker, create->job.base.id, key, &err) < 0) {
         workflow_step_done(workflow, &err);
         return;
     }
     order.key = order.way == WAY_DOOR ? NULL : key;
     body = container_spec_json(&order);
     explicit_bzero(key, sizeof(key));
-    container_name(create->job.id, name);
+    container_name(create->job.base.id, name);
     docker_job_ask(&create->job, HTTP_POST, body, ENGINE_WORK_MS, on_made,
                    "/containers/create?name=%s", name);
 }
@@ -371,10 +374,10 @@ static void on_attached(struct engine_exec *attach)
     struct create *create = container_of(attach, struct create, attach);
 
     if (attach->fd >= 0)
-        pump_attach(&create->container->pump, attach->fd);
+        pump_attach(&create->container->pump.base, attach->fd);
     else
         log_debug("not attached to the container, continuing without it",
-                  kv("sandbox", create->job.id), kv("reason", attach->err.message));
+                  kv("sandbox", create->job.base.id), kv("reason", attach->err.message));
     workflow_step_done(&create->workflow, NULL);
 }
 
@@ -389,7 +392,7 @@ static void attach_to_init(struct workflow *workflow)
                            create->container->engine_id, ENGINE_REQUEST_MS, on_attached);
 }
 
-/* What the engine says about a program that it cannot start means the image here. */
+/* A program that the engine cannot start is a fault of the image. */
 static void name_start_failure(const struct create *create, struct error *err)
 {
     if (engine_error_says(err, "exec format error"))
@@ -433,7 +436,7 @@ static void on_started(struct engine_call *call)
     if (call->err.code != ERR_NONE)
         name_start_failure(create, &call->err);
     else if (create->way != WAY_DOOR)
-        pump_start(&create->container->pump);
+        pump_start(&create->container->pump.base);
     workflow_step_done(&create->workflow, call->err.code == ERR_NONE ? NULL : &call->err);
 }
 
@@ -472,8 +475,8 @@ static int begin(struct create *create, const json_t *document, const struct con
     return container_require(container, document, err);
 }
 
-/* Its init is not here. Where one was before, this one has died; else the next attempt does not look
- * for it here. */
+/* The container's init is not on this kernel. If an earlier init was, this one has died; otherwise
+ * the next attempt uses an archive. */
 static void on_elsewhere(struct create *create, struct error *err)
 {
     struct docker_backend *docker = create->job.backend;
@@ -532,7 +535,7 @@ static const struct workflow_step create_steps[] = {
 static void on_created(struct workflow *workflow)
 {
     struct create *create = create_of(workflow);
-    struct backend_op *op = create->job.op;
+    struct backend_op *op = create->job.base.op;
 
     if (workflow->err)
         op->err = *workflow->err;
@@ -548,15 +551,16 @@ static char *copy(const char *text)
     return xstrdup(text ? text : "");
 }
 
-/* One that is being made, or was. What a failed attempt has left is made anew. */
+/* Whether the sandbox is being created or exists. A container of a failed attempt does not
+ * count. */
 static bool exists(const struct docker_backend *docker, const char *id)
 {
     const struct container *container = container_find(docker, id);
 
-    return docker_has_job(docker, id) || (container && container->phase != CONTAINER_MADE);
+    return remote_jobs_have(&docker->jobs, id) || (container && container->phase != CONTAINER_MADE);
 }
 
-/* What an earlier attempt has left is gone soon. */
+/* The caller may retry while the container of an earlier attempt is being removed. */
 static void refuse_second(const struct docker_backend *docker, const char *id, struct error *err)
 {
     error_set(err, ERR_CONFLICT, "sandbox %s exists already", id);
@@ -572,14 +576,14 @@ void docker_create(struct backend *backend, const struct sandbox_spec *spec, str
 
     if (is_second)
         refuse_second(docker, spec->id, &op->err);
-    create->job.clear = clear;
+    create->job.base.clear = clear;
     timer_init(&create->again, backend->loop, look_again);
     create->spec = *spec;
     create->spec.source.name = copy(spec->source.name);
     create->spec.session = copy(spec->session);
     create->spec.owner = copy(spec->owner);
     if (!image) {
-        docker_job_done_later(&create->job);
+        remote_job_done_later(&create->job.base);
         return;
     }
     create->image = xstrdup(image);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a container ends: a sign makes it suspect, the engine is asked, and the cause is waited for. */
 
 #include "backend/docker/docker_private.h"
@@ -11,8 +12,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* An engine that does not answer while a container has died is waited for, to learn the cause; one
- * that has left, too, not so long. */
+/* Looks at a dead container before its cause is given up: for an engine that does not answer, and
+ * fewer for one that has left. */
 enum {
     LOOKS_FOR_CAUSE = 6,
     LOOKS_FOR_LATE_CAUSE = 3,
@@ -24,8 +25,9 @@ enum {
 static const struct backoff look_backoff_us = { .first = 100 * 1000, .most = 5 * 1000 * 1000 };
 
 /*
- * The same kill is a part of several acts of an engine. Docker 20.10, with SIGKILL as the signal that
- * stops a container, tells them apart by what follows, up to 0.2 s and 1.2 s later on a busy machine:
+ * The same kill is a part of several acts of an engine. Docker 20.10, with SIGKILL as the signal
+ * that stops a container, reports different events after it, up to 0.2 s later, and 1.2 s on a busy
+ * machine:
  *
  *     docker kill         kill, die
  *     docker rm -f        kill, die, destroy; in between the container is "removing"
@@ -34,7 +36,7 @@ static const struct backoff look_backoff_us = { .first = 100 * 1000, .most = 5 *
  *     the engine stops    kill, die, stop, the end of the stream; before the first of them it has stopped
  *                         to listen, and serves only the connections that it has
  *
- * So long after the last of them nothing else is to follow.
+ * The patience is the time after the last of them in which another event may follow.
  */
 static const int64_t patience_us[] = {
     [CAUSE_NONE] = 200 * 1000, /* of a SIGKILL: the kernel is quicker than the event */
@@ -48,9 +50,9 @@ static struct loop *loop_of(const struct container *container)
     return container->docker->base.loop;
 }
 
-/* --- telling it --------------------------------------------------------------------------------- */
+/* --- reporting the end --------------------------------------------------------------------- */
 
-/* Nothing arrives at the door of a dead init. */
+/* A dead init will not connect to its door. */
 void container_refuse_connect(const char *id, struct backend_op *op)
 {
     if (!op)
@@ -115,7 +117,7 @@ static void look_failed(struct container *container, const struct error *err)
         timer_arm_in(&container->again, backoff_delay(&look_backoff_us, container->looks));
 }
 
-/* An engine needs a moment to notice what the kernel has told us. */
+/* The engine learns of the exit a moment later than our pidfd. */
 static void look_found_running(struct container *container, const struct container_state *state)
 {
     if (container_is_dead(container)) {
@@ -169,8 +171,8 @@ static bool may_say_more(struct container *container, const struct backend_end *
     return until_us > now_us;
 }
 
-/* Podman's containers stop before they are removed or started again, and who has killed one is told
- * later than its end. */
+/* Podman's containers stop before they are removed or restarted, and Podman reports a kill later
+ * than the end. */
 static bool is_cause_late(const struct container *container, const struct container_state *state,
                           const struct backend_end *how)
 {
@@ -178,7 +180,7 @@ static bool is_cause_late(const struct container *container, const struct contai
            (state->is_settling || (is_unexplained(how) && container->docker->facts.tells_late));
 }
 
-/* Of a kill that nobody has explained. */
+/* The cause of a kill without a known act. */
 static const char *likely_cause(const struct container *container)
 {
     if (container->cause == CAUSE_ALONE)
@@ -223,8 +225,8 @@ static void on_look(struct engine_call *call)
     }
 }
 
-/* What was asked before would be answered with what is old now. The connection is new: an engine that is
- * about to stop goes on with those that it has. */
+/* An earlier look is cancelled: its answer would be stale. The connection is new, since an engine
+ * that is stopping still serves the old ones. */
 static void look(struct container *container)
 {
     char path[ENGINE_PATH_SIZE];
@@ -259,7 +261,7 @@ void container_look(struct container *container)
         look(container);
 }
 
-/* Something has happened to a container that has ended, or is about to. */
+/* An event says that the container has ended or is about to. */
 static void suspect_now(struct container *container)
 {
     if (container->phase == CONTAINER_RUNNING)
@@ -286,7 +288,7 @@ void container_on_exit(struct process *process)
     container_suspect(container);
 }
 
-/* Those that it has killed before it left have ended with it. */
+/* Containers that the engine killed before it left are reported as ended with it. */
 void container_on_engine_left(struct docker_backend *docker)
 {
     struct map_slot *slot;
@@ -304,8 +306,8 @@ void container_on_engine_left(struct docker_backend *docker)
 
 /* --- events of the engine --------------------------------------------------------------------- */
 
-/* Podman does not name the signal, and tells of it when it has been sent: one that was deadly has had its
- * effect. */
+/* Podman does not name the signal and reports it after sending: if it was deadly, the process is
+ * dead. */
 static bool was_deadly(const struct container *container, const char *signal)
 {
     static const char *const numbers[] = { "2", "3", "9", "15" };
@@ -316,7 +318,7 @@ static bool was_deadly(const struct container *container, const char *signal)
     return str_is_empty(signal) && container_is_dead(container);
 }
 
-/* An engine that comes back tells of those that it has killed before it could be asked. */
+/* An engine that comes back reports kills from the time without a connection. */
 static void on_kill(struct container *container, const char *signal)
 {
     if (container->cause == CAUSE_ALONE)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the processes of a container go on, and who has frozen them. */
 
 #include "backend/docker/docker_private.h"
@@ -36,7 +37,8 @@ void container_end_change(struct container *container, bool is_paused)
     set_motion(container, is_paused ? MOTION_FROZEN : MOTION_RUNS);
 }
 
-/* One that we have frozen, and others have thawed, is thawed by us in the end: then it runs. */
+/* A container that the daemon froze and others thawed stays MOTION_FROZEN until the daemon thaws
+ * it. */
 void container_note_paused(struct container *container, bool is_paused)
 {
     switch (container->motion) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
 #include "backend/report_kernel.h"
@@ -12,8 +13,8 @@
 
 enum { REPORT_MAXIMUM = 64 * 1024 };
 
-/* What the engine describes and, on this kernel, what /proc and the cgroups say. The engine repeats
- * what it was asked for: where only that is known, a wall is declared and not read back. */
+/* The engine's description and, on this kernel, /proc and the cgroups. The engine repeats the
+ * request: a wall known only from there is declared, not read back. */
 struct evidence {
     const struct container *container;
     const json_t *document; /* borrowed; NULL before the engine has described it */
@@ -104,7 +105,7 @@ static bool never(const struct evidence *evidence)
 static const struct wall {
     const char *name;
     bool (*holds)(const struct evidence *evidence);
-    bool is_composed; /* of others, which are told one by one */
+    bool is_composed; /* of others, which have rows of their own */
 } walls[] = {
     { "namespaces", has_namespaces, false },
     { "uid_range", has_uid_range, false },
@@ -183,7 +184,8 @@ static void put_hex(struct json_writer *json, const char *key, uint64_t value)
     json_put_text(json, key, text);
 }
 
-/* Without the room for init and the relay; that of gVisor's own threads cannot be told from others. */
+/* Without the allowance for init and the relay; the allowance for gVisor's own threads is
+ * included. */
 static uint64_t declared_pids(const struct evidence *evidence)
 {
     uint64_t pids = declared(evidence, "PidsLimit");
@@ -301,19 +303,19 @@ static char *write_report(const struct evidence *evidence)
 static void on_described(struct engine_call *call)
 {
     struct docker_job *job = container_of(call, struct docker_job, call);
-    const struct container *container = container_find(job->backend, job->id);
+    const struct container *container = container_find(job->backend, job->base.id);
     struct container_state state;
     struct evidence evidence;
 
     if (call->err.code == ERR_NOT_FOUND || !container) {
-        error_set(&job->op->err, ERR_GONE, "sandbox %s has ended", job->id);
+        error_set(&job->base.op->err, ERR_GONE, "sandbox %s has ended", job->base.id);
     } else if (call->err.code != ERR_NONE) {
-        job->op->err = call->err;
+        job->base.op->err = call->err;
     } else if (!container_state_read(call->body, &state) || !state.is_running) {
-        error_set(&job->op->err, ERR_GONE, "sandbox %s has ended", job->id);
+        error_set(&job->base.op->err, ERR_GONE, "sandbox %s has ended", job->base.id);
     } else {
         gather(container, call->body, &evidence);
-        job->op->result.report = write_report(&evidence);
+        job->base.op->result.report = write_report(&evidence);
     }
     docker_job_done(job);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
 #include "base/buffer.h"
@@ -21,8 +22,8 @@ enum { OWN_PROCESSES = 1, OWN_PROCESSES_OF_RELAY = 3 };
 /* Podman gives itself and its containers no more files and processes than this. */
 enum { ENGINE_RLIMIT_MAXIMUM = 1024 * 1024 };
 
-/* What root needs to install packages and to become other users, and init to do the same; nothing
- * that reaches out of the container. */
+/* Root and init need these to install packages and to switch users; none reaches out of the
+ * container. */
 static const char *const capabilities[] = { "CHOWN",  "DAC_OVERRIDE", "FOWNER",
                                             "FSETID", "KILL",         "NET_BIND_SERVICE",
                                             "SETGID", "SETPCAP",      "SETUID" };
@@ -59,8 +60,8 @@ char *container_limits_json(const struct docker_backend *docker,
     return buffer_steal_text(&text);
 }
 
-/* Files in memory leave half of it to the programs, as in native sandboxes. Whoever asks for a disk
- * alone has said nothing of the memory. */
+/* Files in memory leave half of it to the programs, as in native sandboxes. Without a memory limit
+ * the disk limit applies as it is. */
 uint64_t container_disk_bytes(const struct docker_backend *docker,
                               const struct sandbox_limits *limits)
 {
@@ -194,8 +195,8 @@ static void put_command(struct json_writer *json, const struct container_order *
     json_end_array(json);
 }
 
-/* The first connection to a relay goes through the container's input and output. The engine closes the
- * input when a daemon has left, so that init's pump is told of it. */
+/* The first connection to a relay goes through the container's input and output. The engine closes
+ * the input when the daemon has disconnected: init's pump reads end of file. */
 static void put_input(struct json_writer *json, const struct container_order *order)
 {
     bool is_attached = order->way != WAY_DOOR;
@@ -252,7 +253,7 @@ static void put_ulimit(struct json_writer *json, const char *name, int64_t value
     json_end_object(json);
 }
 
-/* As the kernel writes it; UINT64_MAX when it cannot be read. */
+/* The kernel's pid_max; UINT64_MAX when it cannot be read. */
 static uint64_t highest_pid(void)
 {
     scoped(fd_close) int fd = open("/proc/sys/kernel/pid_max", O_RDONLY | O_CLOEXEC);
@@ -265,8 +266,8 @@ static uint64_t highest_pid(void)
     return pids ? pids : UINT64_MAX;
 }
 
-/* What this daemon could set for itself, and so the engine beside it: Podman's service begins with lowering
- * its own limits to the two maxima. */
+/* The daemon's own hard limit stands for that of the engine beside it: Podman's service lowers its
+ * limits to the two maxima when it starts. */
 static void put_hard_limit(struct json_writer *json, const char *name, int resource,
                            uint64_t maximum)
 {
@@ -325,6 +326,8 @@ static void put_labels(struct json_writer *json, const struct container_order *o
     json_begin_object(json, "Labels");
     json_put_text(json, LABEL_MARK, "1");
     json_put_text(json, LABEL_INSTANCE, order->docker->config->instance);
+    if (*order->docker->cluster)
+        json_put_text(json, LABEL_CLUSTER, order->docker->cluster);
     json_put_text(json, LABEL_SANDBOX, spec->id);
     json_put_text(json, LABEL_BACKEND, order->docker->base.ops->name);
     json_put_text(json, LABEL_STATE, order->docker->state_path);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
 #include "base/macros.h"
@@ -23,7 +24,7 @@ uint64_t json_count_at(const json_t *object, const char *key)
     return value > 0 && value < 1e18 ? (uint64_t)value : 0;
 }
 
-/* 0 for what is no number of this range. */
+/* 0 for a value that is not a number of this range. */
 static int number_at(const json_t *object, const char *key)
 {
     double value = json_number_value(json_object_get(object, key));
@@ -44,14 +45,14 @@ static bool is_hex(const char *text)
     return true;
 }
 
-/* It becomes a part of the handle. */
+/* The time becomes a part of the handle. */
 static bool is_time(const char *text)
 {
     return text[strspn(text, "0123456789TZ:.+-")] == '\0';
 }
 
-/* A container that was never started has the first day of the calendar as its start; so has one that
- * runs, when the engine was killed while it started it. */
+/* The start time of a container that was never started is in year 1; so is that of a running
+ * container whose engine was killed while it started it. */
 static bool was_started(const char *started_at)
 {
     return *started_at && !str_starts_with(started_at, "0001-");
@@ -79,6 +80,7 @@ bool container_state_read(const json_t *document, struct container_state *out_st
     out_state->exit_code = number_at(state, "ExitCode");
     out_state->pid = MAX(number_at(state, "Pid"), 0);
     out_state->instance = json_text_at(labels, LABEL_INSTANCE);
+    out_state->cluster = json_text_at(labels, LABEL_CLUSTER);
     out_state->sandbox = json_text_at(labels, LABEL_SANDBOX);
     out_state->backend = json_text_at(labels, LABEL_BACKEND);
     return true;

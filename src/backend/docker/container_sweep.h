@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Containers of daemons that may be dead, for `sandglass sweep`: lists those that carry our labels,
+ * Containers of daemons that may be dead, for `sandglass sweep`: lists the ones with our labels,
  * and removes them. Calls wait for the engine's answers. Whether a container is a leftover is the
  * caller's to decide.
  */
@@ -32,10 +33,10 @@ struct container_sweep *container_sweep_new(const struct config *config, struct 
 void container_sweep_free(struct container_sweep *sweep); /* NULL is fine */
 SCOPED_DEFINE(container_sweep_free, struct container_sweep);
 
-/* Calls `found` for each container with the labels of a sandbox, of whatever daemon; it may remove
- * them. -1 when the engine gave no list. */
+/* Calls `found` for each container with the labels of a sandbox, of any daemon; `found` may remove
+ * it. -1 when the engine gave no list. */
 int container_sweep_list(struct container_sweep *sweep, container_found_fn *found, void *user,
                          struct error *err);
 
-/* Kills and removes it with its anonymous volumes. One that is gone is a success. */
+/* Kills and removes the container with its anonymous volumes. A missing container is a success. */
 int container_sweep_remove(struct container_sweep *sweep, const char *engine_id, struct error *err);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
 #include "backend/docker/seccomp_profile.h"
@@ -29,56 +30,23 @@ struct docker_backend *docker_from(const struct backend *backend)
 
 /* --- jobs --------------------------------------------------------------------------------------- */
 
+static void cancel_call(struct remote_job *job)
+{
+    engine_cancel(&container_of(job, struct docker_job, base)->call);
+}
+
 void *docker_job_new(size_t size, struct docker_backend *backend, struct backend_op *op,
                      const char *id)
 {
-    struct docker_job *job = xcalloc(1, size);
+    struct docker_job *job = remote_job_new(&backend->jobs, size, op, id);
 
     job->backend = backend;
-    job->op = op;
-    snprintf(job->id, sizeof(job->id), "%s", id);
-    list_init(&job->node);
-    list_append(&backend->jobs, &job->node);
-    op->err = (struct error){ 0 };
     return job;
-}
-
-bool docker_has_job(const struct docker_backend *docker, const char *id)
-{
-    const struct docker_job *job;
-
-    list_for_each (job, &docker->jobs, node)
-        if (str_equal(job->id, id))
-            return true;
-    return false;
-}
-
-static void job_free(struct docker_job *job)
-{
-    engine_cancel(&job->call);
-    loop_undefer(job->backend->base.loop, &job->refusal);
-    list_remove(&job->node);
-    if (job->clear)
-        job->clear(job);
-    free(job);
 }
 
 void docker_job_done(struct docker_job *job)
 {
-    struct backend_op *op = job->op;
-
-    job_free(job);
-    op->done(op);
-}
-
-static void on_refuse(struct deferred *deferred)
-{
-    docker_job_done(container_of(deferred, struct docker_job, refusal));
-}
-
-void docker_job_done_later(struct docker_job *job)
-{
-    loop_defer(job->backend->base.loop, &job->refusal, on_refuse);
+    remote_job_done(&job->base);
 }
 
 void docker_job_ask(struct docker_job *job, enum http_method method, const char *body,
@@ -97,15 +65,8 @@ void docker_job_ask(struct docker_job *job, enum http_method method, const char 
 /* A connect that waits at a door is no job. */
 static void docker_give_up(struct backend *backend, struct backend_op *op)
 {
-    struct docker_job *job;
-
-    list_for_each (job, &docker_from(backend)->jobs, node) {
-        if (job->op == op) {
-            job_free(job);
-            return;
-        }
-    }
-    docker_cancel(backend, op);
+    if (!remote_jobs_cancel(&docker_from(backend)->jobs, op))
+        docker_cancel(backend, op);
 }
 
 /* --- secrets and labels -------------------------------------------------------------------------- */
@@ -133,6 +94,32 @@ int docker_relay_key(struct docker_backend *docker, const char *id,
     return 0;
 }
 
+bool docker_may_remove(const struct docker_backend *docker, const struct container_state *state)
+{
+    return str_equal(state->instance, docker->config->instance) ||
+           (*docker->cluster && str_equal(state->cluster, docker->cluster));
+}
+
+char *docker_known_filter(const struct docker_backend *docker)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(8 * 1024);
+    scoped(buffer_fini) struct buffer escaped = BUFFER_INIT(32 * 1024);
+    struct json_writer json = JSON_WRITER(&text);
+    scoped(free) char *cluster = xasprintf(LABEL_CLUSTER "=%s", docker->cluster);
+    scoped(free) char *name = xasprintf(LABEL_BACKEND "=%s", docker->base.ops->name);
+
+    if (!*docker->cluster)
+        return docker_label_filter(docker);
+    json_begin_object(&json, NULL);
+    json_begin_array(&json, "label");
+    json_put_text(&json, NULL, cluster);
+    json_put_text(&json, NULL, name);
+    json_end_array(&json);
+    json_end_object(&json);
+    http_escape(&escaped, buffer_text(&text));
+    return buffer_steal_text(&escaped);
+}
+
 char *docker_label_filter(const struct docker_backend *docker)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(8 * 1024);
@@ -155,8 +142,8 @@ char *docker_label_filter(const struct docker_backend *docker)
 
 /* --- events --------------------------------------------------------------------------------------- */
 
-/* Those that are not in the list, or do not run, have ended while no event could come; others may have been
- * paused or not. */
+/* Containers that are not in the list, or do not run, ended while no events came. A changed pause
+ * state is looked at as well. */
 static void on_relisted(struct engine_call *call)
 {
     struct docker_backend *docker = container_of(call, struct docker_backend, relist);
@@ -259,7 +246,7 @@ static void on_info(struct engine_call *call)
         .limits_cpu = json_is_true(json_object_get(call->body, "CpuCfsQuota")),
         .limits_pids = json_is_true(json_object_get(call->body, "PidsLimit")),
     };
-    /* Podman, by a word that only its description has. */
+    /* Only Podman's description has this member. */
     facts->tells_late = json_object_get(call->body, "BuildahVersion");
     facts->hides_oom = facts->tells_late &&
                        str_equal(json_text_at(call->body, "CgroupVersion"), "1");
@@ -283,7 +270,7 @@ static void ask_info(struct docker_backend *docker)
 static void on_up(struct engine_events *events)
 {
     struct docker_backend *docker = container_of(events, struct docker_backend, events);
-    scoped(free) char *filter = docker_label_filter(docker);
+    scoped(free) char *filter = docker_known_filter(docker);
     scoped(free) char *path = xasprintf("/containers/json?all=true&filters=%s", filter);
 
     ask_info(docker);
@@ -297,7 +284,7 @@ static void on_event(struct engine_events *events, json_t *event)
     container_on_event(container_of(events, struct docker_backend, events), event);
 }
 
-/* That the engine is away says nothing about its containers. */
+/* An unreachable engine says nothing about its containers. */
 static void on_down(struct engine_events *events, const struct error *err)
 {
     struct docker_backend *docker = container_of(events, struct docker_backend, events);
@@ -315,7 +302,7 @@ static const struct engine_events_handler events_handler = {
     .on_down = on_down,
 };
 
-/* --- what it can do -------------------------------------------------------------------------------- */
+/* --- capabilities -------------------------------------------------------------------------- */
 
 /* The answer may be another one by now: it is asked for, and the next check knows. */
 static int docker_check(struct backend *backend, struct error *err)
@@ -415,11 +402,9 @@ static const struct backend_ops docker_ops = {
 static void docker_free(struct backend *backend)
 {
     struct docker_backend *docker = docker_from(backend);
-    struct docker_job *job;
     struct map_slot *slot;
 
-    while ((job = list_first(&docker->jobs, struct docker_job, node)))
-        job_free(job);
+    remote_jobs_free(&docker->jobs);
     late_fini(docker);
     for (size_t position = 0; (slot = map_next(&docker->containers, &position)); position = 0)
         container_free(slot->value);
@@ -467,7 +452,7 @@ static struct docker_backend *docker_new(const struct backend_options *options, 
     place_read(&docker->place);
     docker->runtime = is_gvisor ? gvisor_runtime(config) : config->docker.runtime;
     docker->seccomp = profile ? xasprintf(SECCOMP_OPTION "%s", profile) : NULL;
-    list_init(&docker->jobs);
+    remote_jobs_init(&docker->jobs, docker->base.loop, cancel_call);
     list_init(&docker->late);
     return docker;
 }
@@ -490,6 +475,19 @@ static int probe(struct docker_backend *docker, struct error *err)
     return 0;
 }
 
+/* All nodes use this engine: each can speak to the containers of the others, and take them over. */
+static void share_engine(struct docker_backend *docker, const uint8_t node_key[RELAY_SECRET_SIZE])
+{
+    uint8_t name[RELAY_KEY_SIZE];
+
+    relay_key_derive(node_key, "containers", docker->secret.bytes);
+    docker->secret.is_known = true;
+    relay_key_derive(node_key, "cluster", name);
+    for (size_t i = 0; i < (DOCKER_CLUSTER_SIZE - 1) / 2; i++)
+        snprintf(docker->cluster + 2 * i, 3, "%02x", name[i]);
+    docker->ops.capabilities.shared = true;
+}
+
 static struct backend *open_backend(const struct backend_options *options, bool is_gvisor,
                                     struct error *err)
 {
@@ -501,13 +499,17 @@ static struct backend *open_backend(const struct backend_options *options, bool 
         .certificate = options->config->docker.tls.cert,
         .key = options->config->docker.tls.key,
     };
-    scoped(free) char *label = xasprintf(LABEL_INSTANCE "=%s", options->config->instance);
+    scoped(free) char *label = NULL;
 
     docker->engine = engine_new(&engine, err);
     if (!docker->engine || probe(docker, err) < 0) {
         docker_free(&docker->base);
         return NULL;
     }
+    if (options->node_key && !engine_is_unix(docker->engine))
+        share_engine(docker, options->node_key);
+    label = *docker->cluster ? xasprintf(LABEL_CLUSTER "=%s", docker->cluster)
+                             : xasprintf(LABEL_INSTANCE "=%s", options->config->instance);
     engine_events_start(docker->engine, &docker->events, "label", label, &events_handler);
     images_watch(docker);
     return &docker->base;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -11,23 +12,24 @@
  *   container_create.c  the steps from an image to a container with an init in it
  *   container_adopt.c   a container of an earlier daemon
  *   container_spec.c    the JSON that asks the engine for a container
- *   container_state.c   what the engine's JSON says about a container
+ *   container_state.c   the engine's JSON about a container
  *   container_control.c destroy, list, update, freeze, usage
- *   container_report.c  what is in force for a container
+ *   container_report.c  the walls in force for a container
  *   container_sweep.c   containers of dead daemons, for `sandglass sweep`
  *   late.c              containers that appeared after their create was given up
  *   place.c             on which host a daemon runs, for the labels
- *   pump.c              the stream to a relay, through the engine's exec
+ *   container_pump.c    the stream to a relay, through the engine's exec
  *   door.c              the socket that an init on this kernel connects to
  *   init_file.c         init and the profile as files of the state directory, and init as an archive
  */
 
 #include "backend/backend.h"
+#include "backend/docker/container_pump.h"
 #include "backend/docker/door.h"
 #include "backend/docker/engine.h"
 #include "backend/docker/place.h"
-#include "backend/docker/pump.h"
 #include "backend/relay_key.h"
+#include "backend/remote/job.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "loop/process.h"
@@ -51,7 +53,8 @@ struct kernel_view;
 #define LABEL_INSTANCE "sandglass.instance"
 #define LABEL_SANDBOX "sandglass.sandbox"
 #define LABEL_BACKEND "sandglass.backend"
-#define LABEL_STATE "sandglass.state" /* path of the daemon's state directory */
+#define LABEL_STATE "sandglass.state"     /* path of the daemon's state directory */
+#define LABEL_CLUSTER "sandglass.cluster" /* whose nodes may take it over */
 #define LABEL_HOST "sandglass.host"
 #define LABEL_BOOT "sandglass.boot"
 
@@ -89,15 +92,17 @@ enum docker_rlimits {
     RLIMITS_DAEMON, /* it may not: those of this daemon are asked for */
 };
 
-/* What the engine says about its host. */
+/* The engine's description of its host. */
 struct docker_facts {
     bool are_known;
     bool limits_memory, limits_cpu, limits_pids;
     bool limits_storage;   /* by its storage driver */
-    bool tells_late;       /* events come a quarter of a second after what they tell */
-    bool hides_oom;        /* says nothing of what the kernel has killed for memory */
+    bool tells_late;       /* events are delayed by a quarter of a second */
+    bool hides_oom;        /* does not report OOM kills */
     char architecture[32]; /* as the kernel calls it: "x86_64" */
 };
+
+enum { DOCKER_CLUSTER_SIZE = 17 };
 
 struct docker_backend {
     struct backend base;
@@ -122,8 +127,8 @@ struct docker_backend {
         char ids[UNMADE_MAXIMUM][ID_SIZE];
         size_t next;
     } unmade;
-    struct list jobs; /* owned: struct docker_job */
-    struct list late; /* owned: struct late */
+    struct remote_jobs jobs; /* owned: struct docker_job */
+    struct list late;        /* owned: struct late */
     struct images {
         struct engine_events events; /* of images: the list is read again */
         struct engine_call call;
@@ -136,8 +141,11 @@ struct docker_backend {
         bool is_known;
         uint8_t bytes[RELAY_SECRET_SIZE];
     } secret;
+    char cluster
+        [DOCKER_CLUSTER_SIZE]; /* the name of the cluster whose nodes use the engine; or "" */
 };
 
+struct container_state;
 struct docker_backend *docker_from(const struct backend *backend);
 
 /* Reads the secret of the relay keys, on first use. */
@@ -145,33 +153,30 @@ int docker_need_secret(struct docker_backend *docker, struct error *err);
 int docker_relay_key(struct docker_backend *docker, const char *id,
                      char out_text[2 * RELAY_KEY_SIZE + 1], struct error *err);
 
+/* Whether the container is of this instance, or of the cluster that it is a node of. */
+bool docker_may_remove(const struct docker_backend *docker, const struct container_state *state);
+
+/* The filter of containers that this daemon may know: its own, or those of the cluster. Escaped for a
+ * query, allocated. */
+char *docker_known_filter(const struct docker_backend *docker);
+
 /* The filter of lists: our instance, backend and state directory, as two daemons of one host have the
  * same instance unless it is set; escaped for a query, allocated. */
 char *docker_label_filter(const struct docker_backend *docker);
 
 /* --- an operation under way ------------------------------------------------------------------- */
 
-typedef void docker_job_free_fn(void *job);
-
-/* The base of what is allocated for one backend_op; freed with the backend or when it is done. */
+/* The base of the allocation for one backend_op. */
 struct docker_job {
-    struct list node;
+    struct remote_job base;
     struct docker_backend *backend; /* borrowed */
-    struct backend_op *op;          /* borrowed until it is done */
     struct engine_call call;
-    struct deferred refusal;
-    char id[ID_SIZE];          /* of the sandbox */
-    docker_job_free_fn *clear; /* releases what follows the base; NULL: nothing */
 };
 
 /* Allocates `size` bytes that begin with the job. */
 void *docker_job_new(size_t size, struct docker_backend *backend, struct backend_op *op,
                      const char *id);
-bool docker_has_job(const struct docker_backend *docker, const char *id); /* of this sandbox */
-void docker_job_done(struct docker_job *job); /* tells the operation, with op->err as it is */
-
-/* The same from the next turn of the loop: for what fails inside of the call. */
-void docker_job_done_later(struct docker_job *job);
+void docker_job_done(struct docker_job *job); /* completes the operation with op->err */
 
 /* Sends a request of the job. The path is formatted. */
 void docker_job_ask(struct docker_job *job, enum http_method method, const char *body,
@@ -192,7 +197,8 @@ void late_fini(struct docker_backend *docker);                              /* a
 
 const char *images_default(const struct docker_backend *docker);
 
-/* "" and "host" are the default; NULL with an error when that is none, or for what is no reference. */
+/* "" and "host" are the default. NULL with an error when there is no default or the name is no
+ * reference. */
 const char *images_resolve(const struct docker_backend *docker, const char *name,
                            struct error *err);
 int images_check(const struct docker_backend *docker, const char *name, struct error *err);
@@ -209,7 +215,7 @@ void images_watch(struct docker_backend *docker); /* from now on the list is cur
 void images_refresh(struct docker_backend *docker);
 void images_fini(struct docker_backend *docker);
 
-/* The error of an image that is not there, with those that are. */
+/* The error for a missing image; names the existing ones. */
 void images_refuse(const struct docker_backend *docker, const char *name, const char *why,
                    struct error *err);
 
@@ -229,8 +235,7 @@ enum container_phase {
     CONTAINER_ENDED,
 };
 
-/* What is known of the act that has ended it, or is about to. An act that says more takes the place of
- * the one before. */
+/* The act that ended the container or is about to. A more specific act replaces the one before. */
 enum container_cause {
     CAUSE_NONE,
     CAUSE_ALONE,   /* its process has ended while the engine was away: the engine reports no act */
@@ -238,7 +243,7 @@ enum container_cause {
     CAUSE_STOPPED, /* the engine has stopped it: for good, to start it again, or to stop itself */
 };
 
-/* What has become of the request to start it. */
+/* State of the request to start the container. */
 enum container_start {
     START_UNASKED,
     START_ANSWERED,
@@ -266,7 +271,7 @@ struct container {
     enum container_start start;
     char engine_id[CONTAINER_ID_SIZE];
     char started_at[CONTAINER_TIME_SIZE]; /* as the engine writes it: another one is another run */
-    struct sandbox_limits limits;         /* as asked for; zero for one that was adopted */
+    struct sandbox_limits limits;         /* as requested; zero after adoption */
 
     pid_t pid;              /* of its first process on this host; 0: elsewhere, or not known */
     struct process process; /* watches it; unwatched without a pidfd */
@@ -280,11 +285,11 @@ struct container {
     unsigned looks;     /* without an answer, in a row */
     struct backend_end end;
     struct backend_watch *watch; /* borrowed; NULL: no observer */
-    struct deferred late;        /* tells a watch that came after the end */
+    struct deferred late;        /* reports the end to a watch that was added later */
 
     struct door *door;     /* owned; of an init on this kernel */
     struct bridge *bridge; /* owned; of an init elsewhere */
-    struct pump pump;
+    struct container_pump pump;
     struct backend_op *connecting; /* borrowed: waits for the door */
 };
 
@@ -293,15 +298,16 @@ void container_free(struct container *container); /* NULL is fine */
 struct container *container_find(const struct docker_backend *docker, const char *id);
 void container_name(const char *id, char name[CONTAINER_NAME_SIZE]);
 
-/* It runs, as the engine says: begins to watch its process, and opens the way to its init. -1 leaves it
- * as it was; with the name "engine_elsewhere" when a door was asked for and its process is not here:
- * it has died a moment ago, or the engine is on another kernel. */
+/* The engine reports that the container runs: watches its process, and opens the way to its init.
+ * -1 leaves it unchanged; the error is "engine_elsewhere" when a door was requested and the process
+ * is not on this kernel: it has just died, or the engine is on another host. */
 int container_begin(struct container *container, const char *handle_kind, struct error *err);
 
-/* Asks the engine what has become of it, unless it is not known to run or has ended. */
+/* Asks the engine for the container's state, unless it is CONTAINER_MADE or CONTAINER_ENDED. */
 void container_look(struct container *container);
 
-/* The engine says that it is paused, or not: by others, unless we have asked for it. */
+/* The engine reports whether the container is paused: by others, unless the daemon has frozen
+ * it. */
 void container_note_paused(struct container *container, bool is_paused);
 enum backend_motion container_motion(const struct container *container);
 
@@ -309,7 +315,7 @@ enum backend_motion container_motion(const struct container *container);
 void container_begin_change(struct container *container, bool freezes);
 void container_end_change(struct container *container, bool is_paused);
 
-/* A sign of its end: the engine is asked. */
+/* There is a sign that the container has ended: asks the engine. */
 void container_suspect(struct container *container);
 void container_on_event(struct docker_backend *docker, const json_t *event);
 void container_on_engine_left(struct docker_backend *docker); /* the stream of events has ended */
@@ -332,23 +338,24 @@ struct container_handle {
     int pid;
 };
 
-/* False for what no container_write_handle() writes. */
+/* False for a text that container_write_handle() does not write. */
 bool container_parse_handle(const char *text, struct container_handle *out_handle);
 
-/* --- what the engine's JSON says -------------------------------------------------------------- */
+/* --- the engine's JSON --------------------------------------------------------------------- */
 
 struct container_state {
     char engine_id[CONTAINER_ID_SIZE];
     char started_at[CONTAINER_TIME_SIZE];
     bool is_running; /* or paused */
     bool is_paused;
-    bool is_settling; /* its process has ended, and what becomes of it is not decided yet */
+    bool is_settling; /* its process has ended, and the engine may still restart or remove it */
     bool is_removing; /* the engine removes it by force, and has killed its process for that */
     bool was_started;
     bool is_oom;
     int exit_code;
     pid_t pid;
-    const char *instance, *sandbox, *backend; /* labels; borrowed from the document, or "" */
+    const char *instance, *cluster, *sandbox,
+        *backend; /* labels; borrowed from the document, or "" */
 };
 
 /* False for a document that is no description of a container. */
@@ -379,9 +386,9 @@ void docker_destroy(struct backend *backend, const char *id, struct backend_op *
 void docker_list(struct backend *backend, struct backend_op *op);
 bool docker_report(struct backend *backend, const char *id, struct backend_op *op);
 
-/* --- what a container is asked for ------------------------------------------------------------ */
+/* --- the request for a container ----------------------------------------------------------- */
 
-/* Of the image, as the engine describes it. */
+/* The engine's description of an image. */
 struct image_facts {
     const char *user, *workdir; /* borrowed from the document */
 };
@@ -401,7 +408,7 @@ char *container_spec_json(const struct container_order *order);
 char *container_limits_json(const struct docker_backend *docker,
                             const struct sandbox_limits *limits, bool has_relay);
 
-/* What limits the files of its sandboxes. */
+/* How the size of a sandbox's files is limited. */
 enum docker_disk { DISK_UNLIMITED, DISK_IN_MEMORY, DISK_IN_STORAGE };
 
 enum docker_disk docker_disk_kind(const struct docker_backend *docker);
@@ -414,7 +421,7 @@ uint64_t container_disk_bytes(const struct docker_backend *docker,
  * has given this description. */
 int container_require(const struct container *container, const json_t *document, struct error *err);
 
-/* Refuses what sandbox.require names and no container ever has. */
+/* Refuses walls of sandbox.require that no container has. */
 int container_check_required(const struct config *config, const char *backend, struct error *err);
 
 /* --- init as a file --------------------------------------------------------------------------- */

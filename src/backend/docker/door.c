@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/door.h"
 
 #include "base/alloc.h"
@@ -22,8 +23,8 @@ struct door {
     struct io_watch arrival; /* fd: owned, listening */
     struct timer pause;      /* nothing is accepted until it expires */
     pid_t pid;               /* 0: not known */
-    int waiting;             /* owned: a connection that was not taken yet; -1 without */
-    int taken; /* owned: the one that was taken last, as another descriptor; -1 without */
+    int waiting;             /* owned: a connection that the caller has not taken yet; -1 without */
+    int taken; /* owned: a duplicate of the connection that was taken last; -1 without */
     door_fn *on_arrival;
     void *user; /* borrowed */
 };

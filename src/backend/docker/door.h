@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -22,13 +23,13 @@
 struct door;
 typedef void door_fn(struct door *door, void *user);
 
-/* Listens at docker/doors/ID/ID.sock of the state directory; what an earlier daemon has left there
- * is replaced. NULL with an error. */
+/* Listens at docker/doors/ID/ID.sock of the state directory; replaces the socket of an earlier
+ * daemon. NULL with an error. */
 struct door *door_open(struct loop *loop, int state_dir, const char *id, struct error *err);
 void door_free(struct door *door); /* NULL is fine; the files stay */
 SCOPED_DEFINE(door_free, struct door);
 
-/* Whom connections are taken from; nothing is taken before it is known. */
+/* The process whose connections are accepted; none is accepted before it is known. */
 void door_set_pid(struct door *door, pid_t pid);
 
 /* The latest connection of init that was not taken yet; -1 when there is none. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/engine.h"
 
 #include "backend/docker/engine_private.h"
@@ -31,7 +32,7 @@ static int version_choose(char version[ENGINE_VERSION_SIZE], const char *text)
     return 0;
 }
 
-/* 0 for what is no date, or none that can be counted in nanoseconds. */
+/* 0 for a text that is no date, or whose date does not fit in nanoseconds. */
 static int64_t date_parse(const char *text)
 {
     struct tm parts = { 0 };
@@ -123,7 +124,7 @@ static bool host_has_port(const char *host)
     return strchr(bracket ? bracket : host, ':');
 }
 
-/* As the HTTP client takes it: allocated, or NULL. */
+/* The URL for the HTTP client, allocated, or NULL. */
 static char *url_from_host(const char *host, bool has_tls)
 {
     size_t length;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -15,18 +16,18 @@
  *
  * Errors: an answer of 400 and above has the engine's own words as its message (ERR_INVALID 400,
  * ERR_UNAUTHORIZED 401, ERR_FORBIDDEN 403, ERR_NOT_FOUND 404, ERR_CONFLICT 409, ERR_LIMIT 429,
- * ERR_NO_SPACE where the message tells of a full disk, otherwise ERR_BACKEND). An engine that
+ * ERR_NO_SPACE where the message is about a full disk, otherwise ERR_BACKEND). An engine that
  * cannot be reached or does not answer in time is ERR_UNAVAILABLE with a hint that names the remedy
  * and, for a failed connection, with sys_errno. An answer that is not an engine's (HTML, cut off,
- * endless, a status without words in JSON, as proxies give it) is ERR_BACKEND: it says nothing about
- * a container. Podman's 500 for a name that is taken or a container in the wrong state is
+ * endless, a status without words in JSON, as proxies give it) is ERR_BACKEND: it says nothing
+ * about a container. Podman's 500 for a name that is taken or a container in the wrong state is
  * ERR_CONFLICT, as it is in Docker.
  */
 
 #include "base/error.h"
 #include "base/scoped.h"
 #include "loop/loop.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 #include <jansson.h>
 
@@ -36,7 +37,7 @@ struct engine_options {
     struct loop *loop; /* borrowed */
     const char *host;  /* unix:///PATH, unix:PATH, tcp://HOST[:PORT], http[s]://HOST[:PORT] */
     /* PEM files, "" or NULL: none. One of them is enough to make tcp:// mean TLS. */
-    const char *ca;          /* trusted instead of those whom the system trusts */
+    const char *ca;          /* trusted instead of the system's authorities */
     const char *certificate; /* shown to the engine, with its key */
     const char *key;
 };
@@ -84,13 +85,13 @@ void engine_cancel(struct engine_call *call);
  * listens. */
 void engine_connect_anew(struct engine *engine);
 
-/* Whether it is under way; not in `done`. */
+/* Whether the call is under way; false in `done`. */
 static inline bool engine_is_asked(const struct engine_call *call)
 {
     return call->private;
 }
 
-/* What a failure means, by the words of the engine and of its runtime. */
+/* Classifies a failure by the message of the engine or of its runtime. */
 bool engine_error_says(const struct error *err, const char *words);
 bool engine_refused_name(const struct engine_call *call);    /* a container has it */
 bool engine_refused_mount(const struct engine_call *call);   /* it does not see our files */
@@ -102,10 +103,10 @@ bool engine_refused_rlimit(const struct engine_call *call);  /* its runtime may 
 struct engine_events;
 
 struct engine_events_handler {
-    /* The stream is open: list the objects now, to see what was missed. */
+    /* The stream is open: list the objects now, to find missed changes. */
     void (*on_up)(struct engine_events *events);
-    /* As the engine sends it; borrowed. It may be older than on_up, and an event that on_up's list
-     * shows already may come. */
+    /* The event as the engine sends it; borrowed. It may be older than on_up, and its effect may be
+     * in the list of on_up already. */
     void (*on_event)(struct engine_events *events, json_t *event);
     /* The stream has ended, or could not be opened; on_up follows when it is open again. May come
      * several times in a row. */
@@ -163,21 +164,21 @@ struct engine_exec {
 };
 
 /*
- * Starts a program in a running container and gives a connected stream socket that does not block:
- * what is written there is its standard input, what is read is its standard output; standard error
- * is dropped. shutdown() closes the input. The stream ends when the program does, and when either
- * side is closed; the program notices it by the end of its input alone. `argv` and `env` end
- * with NULL. The program has the variables of the container, and those of `env` ("NAME=value") in the
- * place of the same ones; NULL: none. `user` NULL is that of the container. A program that the engine
- * cannot start gives a stream as well: the engine writes its reason there and ends it.
+ * Starts a program in a running container and gives a connected, non-blocking stream socket: writes
+ * go to its standard input, reads come from its standard output; standard error is dropped.
+ * shutdown() closes the input. The stream ends when the program does, and when either side is
+ * closed; the program notices it by the end of its input alone. `argv` and `env` end with NULL. The
+ * program has the variables of the container; those of `env` ("NAME=value") override them; NULL:
+ * none. `user` NULL is that of the container. A program that the engine cannot start gives a stream
+ * as well: the engine writes its reason there and ends it.
  */
 void engine_exec_open(struct engine *engine, struct engine_exec *exec, const char *container,
                       const char *const *argv, const char *const *env, const char *user,
                       int64_t timeout_ms, engine_exec_fn *done);
 
 /*
- * The same with the first program of a container that has not been started: what it writes from its
- * first byte on is read. The container has to have an open input ("OpenStdin").
+ * The same with the first program of a container that is not yet started: its output is read from
+ * the first byte on. The container has to have an open input ("OpenStdin").
  */
 void engine_exec_attach(struct engine *engine, struct engine_exec *exec, const char *container,
                         int64_t timeout_ms, engine_exec_fn *done);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests with an answer in JSON. */
 
 #include "backend/docker/engine_private.h"

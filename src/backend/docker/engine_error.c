@@ -1,4 +1,5 @@
-/* What went wrong, in the words of the engine, and what to do about it. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors of the engine: its own message and a remedy. */
 
 #include "backend/docker/engine_private.h"
 #include "base/str.h"
@@ -61,7 +62,7 @@ void engine_text_clean(const char *text, char out_text[ENGINE_TEXT_SIZE])
     snprintf(out_text + length, ENGINE_TEXT_SIZE - length, "%s", is_cut ? "..." : "");
 }
 
-/* Not the words of an engine, such as those of a proxy: no status of theirs says anything about a
+/* The answer is not an engine's but, for example, a proxy's: its status says nothing about a
  * container. */
 static void error_from_stranger(struct error *err, const struct engine_flight *flight)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stream of events, opened again whenever it ends. */
 
 #include "backend/docker/engine_private.h"

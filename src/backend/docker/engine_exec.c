@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program in a container, as a stream: one that the engine starts beside the first one, or the first
- * one itself. The receiver holds one end of a socket pair; the other is
- * ours, and bytes go between it and the connection to the engine:
+ * A program in a container, as a stream: the container's first program, or one that the engine's
+ * exec starts. The receiver holds one end of a socket pair; bytes go between our end and the
+ * connection to the engine:
  *
  *     receiver ── socket ══ http_call_write() ── engine ── standard input
  *     receiver ── socket ══ without frame headers ── engine ── standard output
@@ -129,8 +130,8 @@ static bool receiver_has_left(const struct exec_job *job)
     return poll(&look, 1, 0) == 1 && look.revents & (POLLHUP | POLLERR | POLLNVAL);
 }
 
-/* What the receiver has written before it closed goes to the engine, as it does on any socket. What
- * the program still says is dropped. */
+/* Input that the receiver wrote before it closed still goes to the engine, as on any socket.
+ * Further output of the program is dropped. */
 static void job_abandon(struct exec_job *job)
 {
     job->state = EXEC_ABANDONED;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON of an engine: documents, and streams with one object in each line. */
 
 #include "backend/docker/engine_private.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -32,7 +33,7 @@ struct engine_flight;
 struct engine_flight_ops {
     /* Where flight_request.path is NULL: asked when the version is known; allocated. */
     char *(*make_path)(struct engine_flight *flight);
-    /* Of an answer that means success: 2xx, 304, and what an upgrade is answered with; may be NULL. */
+    /* For an answer of success: 2xx, 304, or that to an upgrade; may be NULL. */
     void (*on_head)(struct engine_flight *flight, const struct http_head *head);
     void (*on_data)(struct engine_flight *flight, const uint8_t *data, size_t length);
     void (*on_writable)(struct engine_flight *flight); /* of an upgraded one; may be NULL */
@@ -81,15 +82,15 @@ void engine_flight_init(struct engine_flight *flight, struct engine *engine,
                         const struct engine_flight_ops *ops);
 void engine_flight_fini(struct engine_flight *flight); /* cancels it; on_end does not come */
 
-/* Starts; of an idle one. What the request points to is copied. The timeout is as
- * engine_flight_set_timeout() has it. */
+/* Starts an idle flight. The data of the request is copied. For the timeout see
+ * engine_flight_set_timeout(). */
 void engine_flight_send(struct engine_flight *flight, const struct flight_request *request,
                         int64_t timeout_ms);
 
 /* From now, and for the whole flight: it fails then. 0: never. */
 void engine_flight_set_timeout(struct engine_flight *flight, int64_t timeout_ms);
 
-/* Ends it from inside: on_end comes before this returns. */
+/* Ends the flight with an error: on_end comes before this returns. */
 void engine_flight_fail(struct engine_flight *flight, const struct error *err);
 
 /* --- engine.c -------------------------------------------------------------------------------- */
@@ -109,13 +110,13 @@ struct engine {
     char version[ENGINE_VERSION_SIZE];
     int64_t date_s;            /* by the engine's clock, when the version was asked; 0: unknown */
     struct engine_flight ping; /* asks for the version */
-    uint8_t *scratch;          /* owned: what the users of execs have written */
+    uint8_t *scratch;          /* owned: buffer for the input of execs */
 };
 
-/* Asks for it unless that is under way; the waiting flights go on with its end. */
+/* Asks for the version unless that is under way; the waiting flights continue with the answer. */
 void engine_ask_version(struct engine *engine);
 
-/* Another engine may listen now: the next flight asks again. */
+/* Another engine may listen now: the next flight negotiates the version again. */
 void engine_forget_version(struct engine *engine);
 
 /* Sends the waiting flights, or fails them. For engine.c and engine_flight.c. */
@@ -123,10 +124,10 @@ void engine_flight_release(struct engine_flight *flight, const struct error *err
 
 /* --- engine_error.c -------------------------------------------------------------------------- */
 
-/* What an answer says that is no success. */
+/* The error of an answer with a status of failure. */
 void engine_error_from_answer(struct error *err, const struct engine_flight *flight);
 
-/* What the HTTP client says: adds whose failure it is and the remedy. */
+/* The error of the HTTP client, with the engine's address and a remedy. */
 void engine_error_from_http(struct error *err, const struct engine *engine,
                             const struct error *cause);
 
@@ -144,7 +145,7 @@ struct engine_lines;
 
 struct engine_lines *engine_lines_new(void);
 void engine_lines_free(struct engine_lines *lines);  /* also from on_line */
-void engine_lines_clear(struct engine_lines *lines); /* begins anew; not from on_line */
+void engine_lines_clear(struct engine_lines *lines); /* drops buffered bytes; not from on_line */
 
 typedef void engine_line_fn(void *context, json_t *line);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pulling an image, with progress. */
 
 #include "backend/docker/engine_private.h"
@@ -23,7 +24,7 @@ struct pull_job {
     struct layer *layers;       /* owned */
     size_t layer_count;
     int64_t stall_timeout_ms;
-    struct error failure; /* a line told that it has failed */
+    struct error failure; /* reported by a line of the answer */
 };
 
 static struct pull_job *job_from(struct engine_flight *flight)

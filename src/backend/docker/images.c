@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
+#include "backend/remote/image.h"
 #include "base/alloc.h"
 #include "base/buffer.h"
 #include "base/str.h"
@@ -29,23 +31,7 @@ const char *images_default(const struct docker_backend *docker)
 
 const char *images_resolve(const struct docker_backend *docker, const char *name, struct error *err)
 {
-    struct image_ref ref;
-
-    if (str_is_empty(name) || str_equal(name, "host"))
-        name = images_default(docker);
-    if (str_is_empty(name)) {
-        error_named(err, ERR_INVALID, "template_unknown", "the backend %s has no default image",
-                    docker->base.ops->name);
-        error_hint(err, "name an image as the template of the session, or set docker.image");
-        return NULL;
-    }
-    if (image_ref_parse(&ref, name, err) < 0) {
-        error_wrap(err, "template \"%.100s\"", name);
-        snprintf(err->name, sizeof(err->name), "template_unknown");
-        err->code = ERR_INVALID;
-        return NULL;
-    }
-    return name;
+    return remote_image(name, images_default(docker), docker->base.ops->name, "docker.image", err);
 }
 
 /* --- known ones --------------------------------------------------------------------------------- */
@@ -64,7 +50,7 @@ static void forget(struct images *images)
     images->count = 0;
 }
 
-/* Podman gives images without a registry one that is called localhost. */
+/* Podman prefixes images without a registry with "localhost/". */
 static const char *short_name(const char *tag)
 {
     static const char *const prefixes[] = { "localhost/", "docker.io/library/" };
@@ -163,7 +149,7 @@ struct likeness {
     unsigned distance;
 };
 
-/* Those that are likeliest to be meant, best first: how many. */
+/* Fills in the names that are most similar, best first, and returns their number. */
 static size_t find_alike(const struct images *images, const char *name,
                          struct likeness out_best[NAMES_SHOWN])
 {
@@ -198,7 +184,9 @@ void images_refuse(const struct docker_backend *docker, const char *name, const 
         err, ERR_INVALID, "image_not_found",
         "unknown template \"%.100s\": the engine has no such image%s%.*s%s; known images: %s", name,
         *why ? ": " : "", WHY_SHOWN, why, strlen(why) > WHY_SHOWN ? "..." : "",
-        known.length ? buffer_text(&known) : "none");
+        known.length        ? buffer_text(&known)
+        : images->are_known ? "none"
+                            : "not listed yet");
     error_hint(err, "pull or load the image %.100s into the engine%s", name,
                docker->config->docker.pull == PULL_NEVER ? ", or set docker.pull to missing" : "");
     err->retryable = false;
@@ -263,7 +251,7 @@ int images_check(const struct docker_backend *docker, const char *name, struct e
     return -1;
 }
 
-/* --- one that the engine may not have ------------------------------------------------------------ */
+/* --- finding an image that the engine may lack --------------------------------------------- */
 
 struct find {
     struct docker_job job;
@@ -283,8 +271,8 @@ static struct find *find_of(struct engine_call *call)
 /* A registry that does not answer may do so the next time. */
 static void refuse_found(const struct find *find, const struct error *err)
 {
-    images_refuse(find->job.backend, find->image, err->message, &find->job.op->err);
-    find->job.op->err.retryable = err->code == ERR_BACKEND;
+    images_refuse(find->job.backend, find->image, err->message, &find->job.base.op->err);
+    find->job.base.op->err.retryable = err->code == ERR_BACKEND;
 }
 
 /* An engine that is away or busy says nothing about the image, nor does Podman, which asks no registry
@@ -329,7 +317,7 @@ bool images_find(struct docker_backend *docker, const char *name, struct backend
     if (!image || has_name(&docker->images, image))
         return true;
     find = docker_job_new(sizeof(*find), docker, op, "");
-    find->job.clear = clear_find;
+    find->job.base.clear = clear_find;
     find->image = xstrdup(image);
     docker_job_ask(&find->job, HTTP_GET, NULL, FIND_MS, on_looked_up, "/images/%s/json", image);
     return false;
@@ -341,7 +329,7 @@ bool images_find(struct docker_backend *docker, const char *name, struct backend
 static bool is_for_another_processor(const struct docker_backend *docker, const char *architecture)
 {
     static const struct {
-        const char *host, *image, *also; /* what it runs besides */
+        const char *host, *image, *also; /* a second platform that it runs */
     } processors[] = {
         { "x86_64", "amd64", "386" },        { "aarch64", "arm64", "arm" },
         { "armv7l", "arm", "arm" },          { "i686", "386", "386" },

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/docker_private.h"
 
 #include "base/alloc.h"
@@ -10,7 +11,7 @@
 
 enum { WAIT_US = 200 * 1000 };
 
-/* One that is looked at, then removed. */
+/* A late container: inspected, then removed. */
 struct late {
     struct list node;
     struct docker_backend *docker; /* borrowed */
@@ -30,7 +31,7 @@ static void late_free(struct late *late)
     free(late);
 }
 
-/* One that could not be removed is found again when the engine comes back. */
+/* A container that could not be removed is listed again when the engine comes back. */
 static void on_removed(struct backend_op *op)
 {
     struct late *late = container_of(op, struct late, op);
@@ -41,9 +42,9 @@ static void on_removed(struct backend_op *op)
     late_free(late);
 }
 
-/* Events are told again to the next daemon: most of these containers have been started since. One of a
- * known handle has, and no other is started but by a create under way. That one finds the name taken,
- * and the container becomes its own: it must not be removed from under it. */
+/* Events are repeated to the next daemon, so most of these containers have been started since, as
+ * has any with a known handle. Any other is started only by a create under way, which finds the
+ * name taken and adopts the container: it must not be removed then. */
 static void on_looked(struct engine_call *call)
 {
     struct late *late = container_of(call, struct late, look);
@@ -54,7 +55,7 @@ static void on_looked(struct engine_call *call)
         late_free(late);
         return;
     }
-    if (docker_has_job(late->docker, late->id)) {
+    if (remote_jobs_have(&late->docker->jobs, late->id)) {
         timer_arm_in(&late->again, WAIT_US);
         return;
     }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/seccomp_profile.h"
 
 #include "backend/native/filter.h"
@@ -58,8 +59,8 @@ static bool patterns_meet(const struct pattern *a, const struct pattern *b)
     return true;
 }
 
-/* Appends what `whole` has without `part`, which meets it: for each bit that `part` asks for and
- * `whole` does not, the arguments that agree with `part` in all bits before and not in this one. */
+/* Appends `whole` minus `part`, which overlap: for each bit that `part` asks for and `whole` does
+ * not, the arguments that agree with `part` in all bits before and not in this one. */
 static void append_difference(struct patterns *out, struct pattern whole,
                               const struct pattern *part)
 {
@@ -199,7 +200,7 @@ static void put_checks(struct json_writer *json, const struct filter *filter)
     }
 }
 
-/* As the engine calls it; those that Sandglass is built for. */
+/* The engine's name of this architecture. */
 static const char *architecture_name(void)
 {
     switch (seccomp_arch_native()) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/native/extract.h"
 
 #include "base/alloc.h"
@@ -48,7 +49,7 @@ static void remove_entries(struct removal *removal, int dir, int depth)
         closedir(stream);
 }
 
-/* Under a name that is free: one that the archive has chosen may be in the way. */
+/* Moves the entry to a free name: a name from the archive may be taken. */
 static void lift(struct removal *removal, int dir, const char *name)
 {
     char free_name[32];
@@ -459,7 +460,7 @@ int extract_file(struct extract *extract, int fd, struct error *err)
     }
     extract->progress.total =
         fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
-    /* Reads what is not compressed as it is. */
+    /* zlib reads uncompressed input as it is. */
     result = extract_stream(extract, stream, err);
     if (gzclose_r(stream) != Z_OK && result == 0)
         result = error_set(err, ERR_INVALID, "the archive is damaged");

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Extracting an archive below one directory. Every name is resolved inside that directory as if it
- * were the root, so links of the archive lead nowhere else; what is there already is replaced and
- * never written through.
+ * were the root, so links of the archive lead nowhere else; existing files are replaced and never
+ * written through.
  */
 
 #include "backend/template.h"
@@ -23,8 +24,8 @@ struct extract {
     struct template_progress progress; /* its phase and layer are the caller's */
 };
 
-/* A tar archive in a file, plain or gzipped. Progress is counted in bytes of the file, or of what it
- * unpacks to where that cannot be known. */
+/* A tar archive in a file, plain or gzipped. Progress is counted in bytes of the file, or of its
+ * unpacked content where the former is unknown. */
 int extract_file(struct extract *extract, int fd, struct error *err);
 
 /* Removes a name and everything below it. */

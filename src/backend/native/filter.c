@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/native/filter.h"
 
 #include "base/alloc.h"
@@ -129,8 +130,9 @@ struct branch {
     uint8_t verdict;
 };
 
-/* How the ranges from `begin` up to `end` are told apart: by a comparison with the first number of
- * `middle`, or, when that is 0, by comparisons with the single numbers that are not `verdict`. */
+/* How the ranges from `begin` up to `end` are distinguished: by a comparison with the first number
+ * of `middle`, or, when that is 0, by comparisons with the single numbers that are not
+ * `verdict`. */
 struct plan {
     uint32_t cost;
     uint16_t middle;
@@ -144,7 +146,7 @@ struct emitter {
     struct plan *plans; /* of [begin * (count + 1) + end] */
     struct branch branches[FILTER_CODE];
     unsigned branch_count;
-    const struct filter_condition *loaded; /* what is in the register, where that is known */
+    const struct filter_condition *loaded; /* the argument in the register, if known */
 };
 
 /* The offset of a jump is a byte. */
@@ -178,8 +180,8 @@ static void aim_branches(struct emitter *emitter, uint8_t verdict)
 
 /* --- the tree ------------------------------------------------------------------------------ */
 
-/* Of one more instruction, which the kernel translates twice for each sandbox, and of one that it
- * passes to find out what becomes of a number. */
+/* Costs of one more instruction in the program, which the kernel translates twice for each sandbox,
+ * and of one instruction executed for a call. */
 enum { INSTRUCTION_COST = 90, STEP_COST = 1, MAX_SINGLES = 4 };
 
 static struct plan *plan_of(const struct emitter *emitter, size_t begin, size_t end)
@@ -293,7 +295,8 @@ static bool is_same_value(const struct filter_condition *a, const struct filter_
     return a && a->argument == b->argument && a->mask == b->mask;
 }
 
-/* Returns where the comparison stands; when it holds, what comes next is executed. */
+/* Returns the index of the comparison; when it holds, execution continues with the next
+ * instruction. */
 static size_t emit_condition(struct emitter *emitter, const struct filter_condition *condition)
 {
     struct filter *filter = emitter->filter;
@@ -321,8 +324,8 @@ static bool begin_alike(const struct filter_row *a, const struct filter_row *b, 
            condition->value == b->conditions[depth].value;
 }
 
-/* Rows that follow each other and begin alike share what they have in common. Where none of them
- * matches, it goes on behind them. */
+/* Consecutive rows with the same first conditions share the code of these. If no row matches,
+ * execution continues behind them. */
 static void emit_rows(struct emitter *emitter, const struct filter_check *check, unsigned begin,
                       unsigned end, unsigned depth)
 {
@@ -389,10 +392,10 @@ static size_t find_ranges(const struct filter *filter, struct range ranges[FILTE
             continue;
         ranges[count++] = (struct range){ number, filter->verdicts[number] };
     }
-    /* Whatever comes after, the foreign calls above 0x40000000 among it. */
+    /* Refuse all higher numbers, the foreign calls above 0x40000000 among them. */
     if (ranges[count - 1].verdict != FILTER_REFUSED)
         ranges[count++] = (struct range){ FILTER_CALLS, FILTER_REFUSED };
-    /* A tree has two sides: what is behind all calls is one of them. */
+    /* The search tree needs at least two ranges. */
     if (count == 1)
         ranges[count++] = (struct range){ FILTER_CALLS, FILTER_REFUSED };
     return count;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -15,8 +16,8 @@
 
 enum { FILTER_CALLS = 1024, FILTER_CHECKS = 24, FILTER_ROWS = 16, FILTER_CODE = 2048 };
 
-/* What becomes of a call. ABSENT is the result of a row only; CHECKED and what is greater stand for
- * the check of that index. */
+/* The result for a call. ABSENT is the result of a row only; CHECKED and greater values are the
+ * index of a check. */
 enum filter_verdict {
     FILTER_REFUSED,
     FILTER_ALLOWED,
@@ -38,8 +39,8 @@ enum { FILTER_CONDITIONS = 4, FILTER_HIGH = 8 };
 struct filter_row {
     struct filter_condition conditions[FILTER_CONDITIONS];
     unsigned count;
-    bool absent;  /* the answer is EPROTONOSUPPORT, whatever the check says */
-    bool refused; /* it is EPERM */
+    bool absent;  /* the result is EPROTONOSUPPORT, independent of the check */
+    bool refused; /* the result is EPERM */
 };
 
 struct filter_check {
@@ -52,7 +53,7 @@ struct filter {
     uint8_t verdicts[FILTER_CALLS]; /* enum filter_verdict */
     struct filter_check checks[FILTER_CHECKS];
     unsigned check_count;
-    uint32_t refusal; /* what a refused call gets; 0: EPERM */
+    uint32_t refusal; /* the result of a refused call; 0: EPERM */
     struct sock_filter code[FILTER_CODE];
     size_t length;
 };
@@ -62,7 +63,7 @@ void filter_refuse(struct filter *filter, int number); /* as all that nothing wa
 void filter_hide(struct filter *filter, int number);   /* as if the kernel did not have it */
 void filter_ignore(struct filter *filter, int number); /* nothing happens, successfully */
 
-/* Rows are added to what this gives. */
+/* The returned check has no rows yet: the caller adds them. */
 struct filter_check *filter_allow_if(struct filter *filter, int number);
 struct filter_check *filter_refuse_if(struct filter *filter, int number);
 void filter_add_row(struct filter_check *check, const struct filter_condition *conditions,
@@ -79,7 +80,7 @@ void filter_add_refused(struct filter_check *check, const struct filter_conditio
 /* The check of a call's arguments; NULL when its verdict does not depend on them. */
 const struct filter_check *filter_check_of(const struct filter *filter, int number);
 
-/* What becomes of a call to which the row applies, and of one to which none does. */
+/* The verdict for a call that matches the row, and for one that matches no row. */
 enum filter_verdict filter_row_verdict(const struct filter_check *check,
                                        const struct filter_row *row);
 enum filter_verdict filter_rest_verdict(const struct filter_check *check);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -10,7 +11,7 @@
 /* Whether the directory holds an image rather than a root file system. */
 bool image_is_here(int dir);
 
-/* Applies its layers, lowest first. */
+/* Applies the layers of the image, lowest first. */
 int image_unpack(int dir, struct extract *extract, struct error *err);
 
 /* Applies one layer, the `layer`th of `layers` from 1, which is an open tar archive. */

@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How to get what a host lacks for native sandboxes. `missing` names or contains the step that the
- * launcher found refused. The answer is a literal. */
+/* The remedy for a feature that the host lacks for native sandboxes. `missing` names or contains
+ * the step that the host refused to the launcher. Returns a literal. */
 const char *native_remedy(const char *missing);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/native/seccomp.h"
 
 #include "backend/native/filter.h"
@@ -21,7 +22,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-/* Everything that makes a namespace; CLONE_NEWTIME cannot be given to clone. */
+/* All flags that make a namespace; CLONE_NEWTIME cannot be given to clone. */
 #define CLONE_NAMESPACES 0x7e020000U
 
 /* clang-format off */
@@ -94,9 +95,9 @@ static const char *const conditional[] = {
     "sendto",    "sendmsg",   "sendmmsg",   "recvfrom", "recvmsg",      "recvmmsg",
 };
 
-/* They hand pages of files on as they are. With the template host those are pages of the host's own
- * /usr, and a kernel that then writes into one of them changes the host. The strict filter hides
- * them: programs go on without. */
+/* These calls pass pages of files without a copy. With the template host they are pages of the
+ * host's own /usr, and a kernel bug that writes into one of them changes the host. The strict
+ * filter hides these calls: programs work without them. */
 static const char *const handing_on[] = { "splice", "vmsplice", "tee", "sendfile" };
 
 /* Asynchronous input and output draws on one number for the whole host. */
@@ -141,7 +142,7 @@ static void add_plain(struct filter *filter)
         filter_allow(filter, young[i].number);
     for (size_t i = 0; i < ARRAY_LENGTH(hidden); i++)
         filter_hide(filter, number_of(hidden[i]));
-    /* It would write out everything on the host, and what a sandbox writes is in memory. */
+    /* sync() would flush all file systems of the host; a sandbox's files are in memory. */
     filter_ignore(filter, number_of("sync"));
 }
 
@@ -180,8 +181,8 @@ static void add_sockets(struct filter *filter)
     struct filter_check *check = filter_allow_if(filter, number_of("socket"));
 
     filter_add_row(check, is_unix, 1);
-    /* Programs that manage accounts fail where they may not tell the audit, but not where there is
-     * none. */
+    /* Programs that manage accounts fail if the audit socket is refused, but not if the protocol is
+     * absent. */
     filter_add_absent(check, is_audit, ARRAY_LENGTH(is_audit));
     for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++)
         filter_add_row(check, kinds[i], ARRAY_LENGTH(kinds[i]));
@@ -214,8 +215,8 @@ static void add_huge_pages(struct filter *filter)
     filter_add_row(filter_refuse_if(filter, number_of("shmget")), segment, 1);
 }
 
-/* Who may share a core with whom is decided for the whole host; protocols above TCP and UDP and the
- * leases of flow labels are code of the kernel that no program inside needs. */
+/* Core scheduling is a matter of the whole host; protocols above TCP and UDP and leases of flow
+ * labels are kernel code that no program inside needs. */
 static void add_options(struct filter *filter)
 {
     enum { IPV6_FLOW_LABELS = 32 }; /* in a header that excludes netinet/in.h */
@@ -310,7 +311,7 @@ static void add_nodes(struct filter *filter)
     }
 }
 
-/* The plain personality and the question which one it is. */
+/* Allows the plain personality and the query of the current one. */
 static void add_others(struct filter *filter)
 {
     const struct filter_condition zero[] = { IS(0, 0) };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -19,9 +20,8 @@ enum seccomp_tier {
 
 struct seccomp_options {
     enum seccomp_tier tier;
-    bool asks_limits; /* an init without a namespace tells by the limits of a peer where it is from
-                       */
-    bool is_foreign;  /* for another kernel, of which it is not known where it sends core dumps */
+    bool asks_limits; /* an init without a namespace identifies a peer by its limits */
+    bool is_foreign;  /* for another kernel, whose core_pattern is unknown */
 };
 
 struct filter;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/template.h"
 
 #include "backend/native/extract.h"
@@ -35,7 +36,7 @@ int template_check_name(const char *name, struct error *err)
 
 /* --- import -------------------------------------------------------------------------------- */
 
-/* What was extracted is an image: its layers become the root. */
+/* The extracted archive is an image: its layers become the root. */
 static int unpack_image(int files, struct extract *extract, struct error *err)
 {
     scoped(fd_close) int image = -1;
@@ -156,7 +157,7 @@ int template_remove(const char *state_path, const char *name, struct error *err)
     template = openat(templates, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (template <0)
         return error_set(err, ERR_NOT_FOUND, "unknown template \"%s\"", name);
-    /* So that nobody takes it for one that was abandoned; see template_build.c. */
+    /* Without the lock it would count as abandoned; see template_build.c. */
     (void)flock(template, LOCK_EX);
     /* Renamed first, so that no new sandbox can begin to use it while we look. */
     snprintf(temporary, sizeof(temporary), ".%s.%d", name, (int)getpid());

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/native/template_build.h"
 
 #include "base/clock.h"
@@ -15,7 +16,7 @@
 
 enum { WORK_NAME_SIZE = TEMPLATE_NAME_SIZE + 32 };
 
-#define OLD ".old" /* behind the name of a work directory: what it replaces */
+#define OLD ".old" /* suffix of a work directory's name: the template that it replaces */
 
 int template_open_directory(int parent, const char *name, unsigned mode)
 {
@@ -155,8 +156,9 @@ static bool restore_name(int templates, const char *work_name)
            renameat2(templates, work_name, templates, name, RENAME_NOREPLACE) == 0;
 }
 
-/* What a command left that was killed; one that lives has a lock on it. A template that was on its
- * way out comes back when it is used after all, or when nothing has taken its place. */
+/* Settles the directory of a command that was killed; a running command holds its lock. A template
+ * that was being removed or replaced gets its name back if sandboxes use it or if the name is
+ * free. */
 static void settle_abandoned(int state, int templates, const char *work_name)
 {
     scoped(fd_close) int work =
@@ -194,7 +196,7 @@ static int open_work(const char *state_path, int templates, const char *work_nam
     scoped(fd_close) int lock = openat(templates, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     scoped(fd_close) int work = -1;
 
-    /* Held until the new directory has its own: without that it looks abandoned. */
+    /* Held until the new directory has a lock of its own: without one it looks abandoned. */
     if (state < 0 || lock < 0 || flock(lock, LOCK_EX) < 0)
         return error_sys(err, "lock the directory of templates");
     settle_all_abandoned(state, templates);
@@ -216,7 +218,7 @@ static int write_info(int dir, const struct template_info *info, struct error *e
     return fsync(fd) < 0 ? error_sys(err, "write info.json") : 0;
 }
 
-/* `work` becomes the template: files/root with its files, users/ for who uses it. */
+/* `work` becomes the template: files/root with its files, users/ for its sandboxes. */
 static int fill(const struct template_build *build, int work, struct template_info *info,
                 struct error *err)
 {

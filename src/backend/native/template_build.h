@@ -1,14 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Making a template: its directory comes into being under another name, is filled, and is renamed
- * when it is complete. Whatever fails leaves nothing; whatever is killed leaves a directory that the
- * next one removes, and a template that was to be replaced comes back then.
+ * when it is complete. A command that fails leaves nothing. A command that is killed leaves a
+ * directory, which the next command removes; a template that was to be replaced is restored then.
  */
 
 #include "backend/native/extract.h"
 
-/* Among the templates: what pulls keep of images, see backend/pull/blob_cache.h. */
+/* The directory of downloaded blobs among the templates, see backend/pull/blob_cache.h. */
 #define TEMPLATE_BLOBS ".blobs"
 
 struct template_build {

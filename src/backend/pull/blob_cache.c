@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/pull/blob_cache.h"
 
 #include "backend/native/template_build.h"
@@ -28,7 +29,7 @@ int blob_cache_open(struct blob_cache *cache, const char *state_path, struct err
     dir = template_open_directory(templates, TEMPLATE_BLOBS, 0700);
     if (dir < 0 || fstat(dir, &status) < 0)
         return error_sys(err, "open %s/templates/" TEMPLATE_BLOBS, state_path);
-    /* Its owner could change a blob between the check and the use. */
+    /* The directory's owner could change a blob between the check and the use. */
     if (status.st_uid != geteuid())
         return error_set(err, ERR_FORBIDDEN,
                          "%s/templates/" TEMPLATE_BLOBS " belongs to uid %u, not to uid %u",

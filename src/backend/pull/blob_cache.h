@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What pulls have downloaded: `<state>/templates/.blobs/`, a file for each blob, named by the digits
- * of its digest, and `DIGITS.part` for one that is not complete. A pull goes on where an earlier one
- * was cut off, and downloads no layer twice.
+ * Downloaded blobs: `<state>/templates/.blobs/` has a file for each blob, named by the digits of
+ * its digest, or `DIGITS.part` while it is incomplete. A pull goes on where an earlier one was cut
+ * off, and downloads no layer twice.
  *
- * Nothing here is trusted: a blob is checked against its digest before each use. Blobs that nobody
+ * Nothing here is trusted: a blob is checked against its digest before each use. Blobs that no pull
  * has used for a week are removed; the whole directory may be removed at any time.
  */
 
@@ -42,17 +43,17 @@ struct blob_part {
     struct blob_cache *cache; /* borrowed, as is the next */
     const struct image_descriptor *blob;
     int fd;           /* owned, and locked: one command downloads a blob at a time */
-    EVP_MD_CTX *hash; /* owned: of what is there */
+    EVP_MD_CTX *hash; /* owned: of the bytes so far */
     uint64_t length;
-    uint64_t resumed; /* how much of that an earlier command has left */
+    uint64_t resumed; /* bytes of that from an earlier command */
 };
 
-/* Opens what there is of the blob, and waits for another command that downloads it. 1 when that one
+/* Opens the partial blob, after waiting for another command that downloads it. 1 when that command
  * has completed it. */
 int blob_part_open(struct blob_part *part, struct blob_cache *cache,
                    const struct image_descriptor *blob, struct error *err);
 
-/* Keeps what is there for the next pull, unless it was finished. */
+/* Leaves a partial blob for the next pull. */
 void blob_part_close(struct blob_part *part);
 
 static inline void scoped_blob_part_close(struct blob_part *part)
@@ -66,6 +67,6 @@ int blob_part_append(struct blob_part *part, const void *data, size_t length, st
 /* From the beginning again. */
 int blob_part_restart(struct blob_part *part, struct error *err);
 
-/* All of it is there: checks its digest and makes it a blob, open for reading. -1 with ERR_INVALID,
- * and it is removed, when the digest is another. */
+/* The download is complete: checks the digest and makes the part a blob, open for reading. -1 with
+ * ERR_INVALID when the digest differs: the part is removed then. */
 int blob_part_finish(struct blob_part *part, struct error *err);

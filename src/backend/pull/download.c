@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/pull/download.h"
 
 #include "base/backoff.h"
@@ -22,7 +23,7 @@ static void report(struct attempt *attempt)
         download->on_progress(download->user, &download->progress);
 }
 
-/* A server may ignore the range and send all of it. */
+/* A server may ignore the range and send the whole blob. */
 static int on_head(void *user, const struct web_answer *answer, struct error *err)
 {
     struct attempt *attempt = user;
@@ -47,7 +48,7 @@ static int on_data(void *user, const void *data, size_t length, struct error *er
     return 0;
 }
 
-/* Asks once for what is missing. An answer that ends early without breaking is short as well. */
+/* Requests the missing bytes once. A response that ends early without an error is short as well. */
 static int attempt_once(struct attempt *attempt, struct error *err)
 {
     struct download *download = attempt->download;
@@ -86,7 +87,7 @@ static int attempt_all(struct attempt *attempt, struct error *err)
     return 0;
 }
 
-/* Downloads what is missing: the blob, or -1. */
+/* Downloads the missing bytes: the blob, or -1. */
 static int fetch(struct download *download, const struct image_descriptor *blob, struct error *err)
 {
     scoped(blob_part_close) struct blob_part part = { .fd = -1 };
@@ -110,7 +111,7 @@ static int fetch(struct download *download, const struct image_descriptor *blob,
     result = blob_part_finish(&part, err);
     if (result >= 0 || !part.resumed)
         return result;
-    /* Perhaps what an earlier command has left is to blame, which is gone now. */
+    /* The bytes of an earlier command may have been damaged; they are removed now. */
     blob_part_close(&part);
     return fetch(download, blob, err);
 }

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Blobs of a registry, downloaded into the cache: what is there is not asked for again, a download
- * that breaks goes on where it was, a few times and ever later.
+ * Blobs of a registry, downloaded into the cache. Bytes in the cache are not requested again; a
+ * broken download is resumed a few times, with back-off.
  */
 
 #include "backend/pull/blob_cache.h"

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/pull/image_registry.h"
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 #include "wire/image_manifest.h"
 #include "wire/image_ref.h"
 #include "wire/json.h"
@@ -57,7 +58,7 @@ void image_registry_sleep(struct image_registry *registry, int64_t ms)
     web_sleep(registry->web, ms);
 }
 
-/* --- who we are ------------------------------------------------------------------------------ */
+/* --- authentication ------------------------------------------------------------------------ */
 
 static int refuse_access(const struct image_registry *registry, struct error *err)
 {
@@ -183,7 +184,7 @@ static int explain(const struct image_registry *registry, struct error *err)
     error_wrap(err,
                err->code == ERR_BACKEND ? "the registry %s" : "the registry %s cannot be reached",
                registry->host);
-    /* Depending on whether its answer or its end is seen first. */
+    /* The message depends on whether the server's answer or its close is seen first. */
     if (strstr(err->message, "does not speak TLS") || strstr(err->message, "wrong version number"))
         error_hint(err, "--insecure is for a registry that speaks plain HTTP");
     return -1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -18,7 +19,7 @@ struct image_registry *image_registry_new(const struct image_ref *ref,
 void image_registry_free(struct image_registry *registry); /* NULL is fine */
 SCOPED_DEFINE(image_registry_free, struct image_registry);
 
-/* Whether it is a registry and lets us in. */
+/* Whether the server is a registry and accepts our login. */
 int image_registry_open(struct image_registry *registry, struct error *err);
 
 /* By tag or digest; the body replaces the content of the buffer. */

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The login of a registry: a name and a password that were given, or those that `docker login` has
- * left in config.json. Helpers that keep passwords elsewhere are not run.
+ * The login of a registry: a name and a password from the caller, or from the config.json of
+ * `docker login`. Credential helpers are not run.
  */
 
 #include "base/error.h"
@@ -29,7 +30,7 @@ int registry_login_read(struct registry_login *login, const char *user, const ch
 /* From $DOCKER_CONFIG/config.json or ~/.docker/config.json; a file that is not there says nothing. */
 int registry_login_find(struct registry_login *login, const char *registry, struct error *err);
 
-/* The text of such a file. The registry is "docker.io", "HOST" or "HOST:PORT". */
+/* Parses the text of a config.json. The registry is "docker.io", "HOST" or "HOST:PORT". */
 int registry_login_parse(struct registry_login *login, const char *registry, const void *data,
                          size_t length, struct error *err);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/pull/pull.h"
 
 #include "backend/native/image.h"
@@ -49,7 +50,7 @@ static void scoped_pull_fini(struct pull *pull)
     pull_fini(pull);
 }
 
-/* --- what is asked for ----------------------------------------------------------------------- */
+/* --- the request --------------------------------------------------------------------------- */
 
 int pull_derive_name(const struct image_ref *ref, char name[TEMPLATE_NAME_SIZE], struct error *err)
 {

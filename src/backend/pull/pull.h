@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -19,7 +20,7 @@ struct pull_request {
     const char *name;                   /* of the template; NULL: derived from the image */
     const char *platform;               /* NULL: that of this machine */
     bool plain;                         /* HTTP without TLS */
-    const struct registry_login *login; /* NULL: those that `docker login` has left, if any */
+    const struct registry_login *login; /* NULL: that of `docker login`, if any */
     struct template_options options;
 };
 

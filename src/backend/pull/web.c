@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/pull/web.h"
 
 #include "base/alloc.h"
@@ -18,7 +19,7 @@ enum {
     MAX_DROPPED = 1024 * 1024,
 };
 
-/* One that was asked; its connection is used again. */
+/* A server that was asked before; its connection is reused. */
 struct server {
     struct http_client *client; /* owned */
     char *origin;               /* owned: "https://HOST:PORT" */
@@ -27,7 +28,7 @@ struct server {
 struct web {
     struct loop *loop; /* owned */
     struct server servers[MAX_SERVERS];
-    unsigned next; /* whose place the next new one takes */
+    unsigned next; /* index that the next new server replaces */
     bool plain;
 };
 
@@ -139,7 +140,7 @@ static void on_data(struct http_call *call, const uint8_t *data, size_t length)
 
     visit->heard_us = loop_now_us(visit->loop);
     if (visit->answer.status / 100 != 2) {
-        /* What it answers is known, and a server may send without end. */
+        /* The body of a failure is dropped, up to a maximum: a server may send without end. */
         visit->dropped += length;
         if (visit->dropped > MAX_DROPPED)
             abandon(visit, call);
@@ -157,7 +158,7 @@ static void on_end(struct http_call *call, const struct error *err)
         return;
     visit->err = *err;
     visit->err.retryable = true;
-    /* Why TLS failed, or what is malformed. */
+    /* The hint says why TLS failed or which part is malformed. */
     if (*err->hint)
         error_wrap(&visit->err, "%s", err->hint);
     visit->err.hint[0] = '\0';
@@ -173,7 +174,7 @@ static int split(const struct web *web, const char *url, char **out_origin, char
     const char *host = url + (is_secure ? 8 : 7);
     size_t length;
 
-    /* Servers name addresses, and terminals show them. */
+    /* The address comes from a server and is shown on terminals: refuse control characters. */
     for (const char *at = url; *at; at++)
         if (*at <= ' ' || *at > '~')
             return error_set(err, ERR_INVALID, "an address has characters that are not ASCII");

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -11,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "wire/challenge.h"
+#include "wire/http/challenge.h"
 
 #include <stdbool.h>
 #include <stdint.h>
