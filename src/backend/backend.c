@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/backend.h"
 
 #include "base/alloc.h"
@@ -134,9 +135,20 @@ static int check_gpus(const struct backend *backend, const struct sandbox_spec *
     return error_set(err, ERR_INVALID, "the backend %s has no GPUs", backend->ops->name);
 }
 
+int backend_check_mounts(const struct backend *backend, struct error *err)
+{
+    if (backend->ops->capabilities.mounts)
+        return 0;
+    error_named(err, ERR_INVALID, "backend_unable",
+                "mounts: the backend %s cannot mount directories of the host for one session",
+                backend->ops->name);
+    return error_hint(err, "use the backend native, or leave mounts out and copy the files");
+}
+
 void backend_create(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op)
 {
-    if (check_spec(backend, spec, &op->err) < 0 || check_gpus(backend, spec, &op->err) < 0) {
+    if (check_spec(backend, spec, &op->err) < 0 || check_gpus(backend, spec, &op->err) < 0 ||
+        (spec->mount_count && backend_check_mounts(backend, &op->err) < 0)) {
         refuse(backend, op);
         return;
     }
@@ -292,12 +304,14 @@ int backend_check_limits(const struct backend *backend, const struct sandbox_lim
         { "disk", asked->disk_bytes && !in_force.disk_bytes,
           has_images ? "its sandboxes write to the disk of their engine"
                      : "its sandboxes have the files of the host",
-          has_images ? "set docker.read_only, which keeps what they write in memory"
+          has_images ? "set docker.read_only, which keeps their files in memory"
                      : "use a daemon with the backend native" },
         { "memory", asked->memory_bytes && !in_force.memory_bytes,
           "the daemon has no memory cgroup", "run the daemon as root or with a delegated cgroup" },
         { "cpus", asked->cpu_millis && !in_force.cpu_millis, "the daemon has no cpu cgroup",
           "run the daemon as root or with a delegated cgroup" },
+        { "pids", asked->pids && !in_force.pids, "nothing there counts the processes of a sandbox",
+          "use a backend that limits them" },
     };
 
     for (size_t i = 0; i < ARRAY_LENGTH(limits); i++) {

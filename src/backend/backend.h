@@ -1,14 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * A backend builds walls and nothing else: it creates a sandbox with `sandglass-init` running in
- * it, connects to that init, tells what exists, freezes, measures and destroys. Everything that
- * happens inside goes through init's protocol.
+ * it, connects to that init, lists, freezes, measures and destroys. Everything that happens inside
+ * goes through init's protocol.
  *
- * Operations are asynchronous: `done` comes once, from the loop, never inside the call. Those that
- * return a bool may have answered when they return true: then `done` does not come. What must
- * be remembered to find a sandbox again after a restart is in `struct backend_sandbox`, which the
- * core stores before it uses the sandbox. The end of a sandbox is reported to its watch.
+ * Operations are asynchronous: `done` comes once, from the loop, never inside the call. An
+ * operation that returns true has answered already, and `done` does not come. `struct
+ * backend_sandbox` has all that finds a sandbox again after a restart; the core stores it before it
+ * uses the sandbox. The end of a sandbox is reported to its watch.
  */
 
 #include "base/error.h"
@@ -26,7 +27,7 @@ struct json_writer;
 
 enum network_mode { NETWORK_NONE, NETWORK_OPEN, NETWORK_MODES };
 
-/* What a sandbox may reach. A copy is a policy of its own. */
+/* The network access of a sandbox. The struct owns no memory and may be copied. */
 struct network_policy {
     enum network_mode mode;
 };
@@ -35,13 +36,22 @@ bool network_policy_equals(const struct network_policy *a, const struct network_
 
 enum sandbox_source_kind { SOURCE_TEMPLATE, SOURCE_KINDS };
 
-/* What the files of a sandbox begin as. */
+/* The origin of a sandbox's files. */
 struct sandbox_source {
     enum sandbox_source_kind kind;
     const char *name; /* borrowed; of a template: "host" by default */
 };
 
 bool sandbox_source_equals(const struct sandbox_source *a, const struct sandbox_source *b);
+
+/* A directory of the host in one sandbox. Texts are borrowed. */
+struct sandbox_mount {
+    const char *host_path;
+    const char *path; /* inside */
+    bool read_only;
+};
+
+enum { SANDBOX_MOUNTS_MAXIMUM = 8 };
 
 struct sandbox_limits {
     uint64_t memory_bytes;
@@ -56,6 +66,8 @@ struct sandbox_spec {
     struct sandbox_limits limits;
     uint32_t gpus; /* 0 unless the backend has the capability */
     struct network_policy network;
+    const struct sandbox_mount *mounts; /* borrowed; none unless the backend has the capability */
+    size_t mount_count;
 
     /* Labels for tools outside of Sandglass; of a pool member "", "" and 0. The
      * texts are borrowed. */
@@ -66,8 +78,8 @@ struct sandbox_spec {
 
 enum { BACKEND_HANDLE_SIZE = 256, BACKEND_END_DETAIL = 32 };
 
-/* What a backend knows a sandbox by, across restarts of the daemon. The handle is text that only
- * the backend that wrote it can read; "" until the sandbox is made. */
+/* The identity of a sandbox across restarts of the daemon. Only the backend that wrote the handle
+ * can read it; it is "" until the sandbox is made. */
 struct backend_sandbox {
     char id[ID_SIZE];
     char handle[BACKEND_HANDLE_SIZE];
@@ -76,7 +88,7 @@ struct backend_sandbox {
 /* A program in a sandbox, by the name that it gives itself. */
 struct sandbox_process {
     uint64_t cpu_us;
-    uint32_t number; /* tells it from the others of its sandbox; 0: none */
+    uint32_t number; /* unique in its sandbox; 0: none */
     char name[20];
 };
 
@@ -95,7 +107,7 @@ struct sandbox_usage {
 enum backend_verdict {
     BACKEND_ALIVE,
     BACKEND_DEAD,
-    BACKEND_UNKNOWN, /* the backend could not tell; never taken for dead */
+    BACKEND_UNKNOWN, /* the backend does not know; never taken for dead */
 };
 
 struct backend_op;
@@ -105,15 +117,15 @@ typedef void backend_progress_fn(struct backend_op *op, const char *what, uint64
 
 struct backend_op {
     backend_done_fn *done;
-    /* create: what takes long ("pulling"), about once a second; NULL: the caller wants to know
-     * nothing. A total of 0 is not known. */
+    /* create: the step under way ("pulling"), about once a second; NULL: no reports. A total of 0
+     * is unknown. */
     backend_progress_fn *on_progress;
     struct error err; /* ERR_NONE on success */
     union {
         struct {
             struct backend_sandbox sandbox;
             bool frozen; /* adopt: read back */
-            /* create: what it really has, for backends that can tell; 0 elsewhere */
+            /* create: the limits in force, if the backend knows them; 0 otherwise */
             struct sandbox_limits limits;
             uint32_t gpus;
         } made;
@@ -130,17 +142,17 @@ struct backend_op {
 
 /* How a sandbox ended. */
 struct backend_end {
-    bool is_known;                   /* false: the backend cannot tell the next three */
+    bool is_known;                   /* false: the next three are unknown */
     bool oom;                        /* for want of memory */
     int code;                        /* of its first process; -1 when a signal killed it */
     int signal;                      /* 0 unless one killed it */
     char detail[BACKEND_END_DETAIL]; /* why, in a word of the backend's own; or "" */
 };
 
-/* Whether the processes of a sandbox go on, apart from what backend_freeze() has asked for. */
+/* Whether others than backend_freeze() have frozen the processes of a sandbox. */
 enum backend_motion {
     BACKEND_MOVES,
-    BACKEND_FROZEN_BY_OTHERS, /* who thaw it when they like */
+    BACKEND_FROZEN_BY_OTHERS, /* only they thaw it */
 };
 
 struct backend_watch;
@@ -169,10 +181,12 @@ struct backend_capabilities {
     bool gpus;
     bool network;             /* keeps a sandbox away from the network of the host */
     bool never_open;          /* gives no sandbox a network: `open` is refused */
-    bool disk;                /* limits what a sandbox's files take */
+    bool disk;                /* limits the size of a sandbox's files */
     bool templates;           /* and mounts: a sandbox has a file system of its own */
+    bool mounts;              /* single sandboxes have directories of the host that they name */
     bool environment;         /* the source has its own PATH: the daemon's is not passed on */
     bool serialize_per_owner; /* sandboxes of one owner are made one after the other */
+    bool shared;              /* the other nodes of the cluster reach its sandboxes too */
 };
 
 typedef void backend_source_fn(void *user, const char *name);
@@ -186,8 +200,8 @@ struct backend_ops {
      * destroy(). */
     void (*create)(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op);
 
-    /* A sandbox recorded by an earlier daemon. ERR_GONE says that it is dead, or that the handle is
-     * none of this backend; any other error, that the backend cannot tell. */
+    /* A sandbox recorded by an earlier daemon. ERR_GONE says that the sandbox is dead or that this
+     * backend did not write the handle; any other error, that its state is unknown. */
     void (*adopt)(struct backend *backend, const struct backend_sandbox *sandbox,
                   struct backend_op *op);
 
@@ -197,8 +211,8 @@ struct backend_ops {
     void (*watch)(struct backend *backend, const char *id, struct backend_watch *watch);
     void (*unwatch)(struct backend *backend, struct backend_watch *watch);
 
-    /* Whether it has ended already: its watch hears of it when the cause is known, a few seconds later at
-     * most. A look, for each use. NULL: the backend knows no sooner. */
+    /* Whether the sandbox has ended already; its watch is called when the cause is known, a few
+     * seconds later at most. Checked before each use. NULL: the backend knows no sooner. */
     bool (*is_ending)(const struct backend *backend, const struct backend_watch *watch);
 
     /* After create or adopt: a connected SOCK_SEQPACKET socket. The other end speaks
@@ -220,38 +234,38 @@ struct backend_ops {
     /* Idempotent and resumable: success means that nothing of it is left but files in the trash. */
     void (*destroy)(struct backend *backend, const char *id, struct backend_op *op);
 
-    /* Everything of this instance that exists, recorded or not. */
+    /* All sandboxes of this instance that exist, recorded or not. */
     void (*list)(struct backend *backend, struct backend_op *op);
 
     /* Whether sandboxes can be made and removed now: -1 with the reason. NULL: always. */
     int (*check)(struct backend *backend, struct error *err);
 
     /* The next three for backends whose sources are not the templates of the state directory, which
-     * the core knows; all are NULL elsewhere. The name of a source for which none is asked for; what
-     * is certain to be refused by create(), -1 with the reason; and calls of `add` for each known
-     * name. None of them waits. */
+     * the core knows; all are NULL elsewhere. default_source: the name if a request has none.
+     * check_source: -1 with the reason if create() is certain to refuse the source. The third calls
+     * `add` for each known name. None of them waits. */
     const char *(*default_source)(const struct backend *backend);
     int (*check_source)(const struct backend *backend, const struct sandbox_source *source,
                         struct error *err);
     void (*list_sources)(const struct backend *backend, backend_source_fn *add, void *user);
 
-    /* Whether a source that check_source() lets pass exists, asked of others who know, such as a
-     * registry: op->err is ERR_INVALID with the reason when it does not, and ERR_NONE otherwise, also
-     * when that could not be found out in seconds; create() says so then. True: it exists, or no server
-     * can be asked, and `done` does not come. NULL: always true. */
+    /* Asks a server, such as a registry, whether a source that check_source() accepts exists.
+     * op->err is ERR_INVALID with the reason if it does not, and ERR_NONE if it does or the server
+     * does not answer within seconds: create() reports the failure then. True: it exists, or there
+     * is no server to ask, and `done` does not come. NULL: always true. */
     bool (*find_source)(struct backend *backend, const struct sandbox_source *source,
                         struct backend_op *op);
 
-    /* Whether what lies on the host for this sandbox is still there; a look, for each use. NULL:
-     * nothing lies there. */
+    /* Whether the sandbox's files on this host still exist; checked before each use. NULL: it has
+     * none. */
     bool (*is_whole)(struct backend *backend, const char *id);
 
     /* The directory for scripts in a sandbox whose init is of the first release, which did not name
      * it: allocated. NULL: /tmp of the sandbox has it. */
     char *(*first_scratch)(const struct backend *backend, const char *id);
 
-    /* What holds for a sandbox that is made with these limits; 0 is no limit. NULL: all of them,
-     * but for the disk where the backend does not limit it. */
+    /* The limits that are enforced when a sandbox is created with these; 0 is no limit. NULL: all
+     * of them, except for the disk where the backend does not limit it. */
     struct sandbox_limits (*limits_in_force)(const struct backend *backend,
                                              const struct sandbox_limits *limits);
 
@@ -259,7 +273,7 @@ struct backend_ops {
      * the host. NULL: nowhere on this host. */
     void (*put_location)(const struct backend_sandbox *sandbox, struct json_writer *json);
 
-    /* A JSON object: what is really in force for this sandbox (read back, not assumed). ERR_GONE
+    /* A JSON object: the isolation in force for this sandbox (read back, not assumed). ERR_GONE
      * when it has ended. True: answered. */
     bool (*report)(struct backend *backend, const char *id, struct backend_op *op);
 };
@@ -282,6 +296,8 @@ struct backend_options {
     int state_dir;               /* borrowed: the daemon's state directory */
     const char *state_path;      /* borrowed: its path */
     struct launcher *launcher;   /* borrowed; NULL for backends that need none */
+    const uint8_t
+        *node_key; /* borrowed: 32 bytes that all nodes of the cluster have; NULL: alone */
 };
 
 /* By a name of names.h. NULL with an error that says why not. */
@@ -295,7 +311,7 @@ void backend_create(struct backend *backend, const struct sandbox_spec *spec,
 void backend_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
                    struct backend_op *op);
 
-/* One that has ended is left as it is. */
+/* A watch that is already started, ending or ended is left unchanged. */
 void backend_watch_start(struct backend *backend, const char *id, struct backend_watch *watch,
                          backend_end_fn *on_end);
 /* Reports the motion of the sandbox from now on, too. */
@@ -320,6 +336,9 @@ void backend_inspect(struct backend *backend, const char *id, struct backend_op 
 void backend_destroy(struct backend *backend, const char *id, struct backend_op *op);
 void backend_list(struct backend *backend, struct backend_op *op);
 int backend_check(struct backend *backend, struct error *err);
+
+/* ERR_INVALID "backend_unable" where sandboxes cannot have directories of the host. */
+int backend_check_mounts(const struct backend *backend, struct error *err);
 
 /* Of a sandbox for which no source is named; `template_name` is sandbox.template. */
 const char *backend_default_source(const struct backend *backend, const char *template_name);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/backends.h"
 
 #include "backend/names.h"
@@ -95,7 +96,7 @@ struct backend *backends_default(const struct backends *backends)
     return backends_at(backends, 0);
 }
 
-/* The one of this name that most may name, if those may who ask. */
+/* The backend of this name with the widest access, if that is at least `least`. */
 static const struct entry *find(const struct backends *backends, const char *name,
                                 enum backend_access least)
 {

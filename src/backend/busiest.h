@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Which programs in a cgroup of this kernel have used most of the processor, as the launcher finds
- * them for its own sandboxes: for the question what keeps a session alive. */
+/* The programs in a cgroup of this kernel that have used the most CPU time, by the launcher's rules
+ * for its own sandboxes: they show why a session is not idle. */
 
 #include "backend/backend.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/host_files.h"
 
 #include "base/alloc.h"
@@ -57,7 +58,7 @@ static char *find_inside(const struct config *config, const char *path, const ch
     return *name == '/' ? xstrdup(name) : xasprintf("%s/templates/%s", config->state_dir, name);
 }
 
-/* Links lead where they lead in a sandbox. */
+/* Resolves links as in a sandbox: below `root`. */
 static int open_inside(const char *root, const char *path)
 {
     const struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };

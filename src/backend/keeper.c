@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/keeper.h"
 
 #include "backend/launcher_process.h"
@@ -67,12 +68,13 @@ static _Noreturn void run(const struct launcher_options *options)
         if (launcher_process_send(KEEPER_FD, &answer, sizeof(answer), socket) < 0)
             break;
     }
-    /* Its socket is closed: it ends by itself. One that hangs is not waited for. */
+    /* The launcher exits when its socket closes. After LAUNCHER_END_MS it is killed. */
     end_launcher(&launched, LAUNCHER_END_MS);
     _exit(0);
 }
 
-/* Only the daemon can end it, by going away; orphans are reaped by nobody having to. */
+/* Signals are blocked: the keeper exits when the daemon's end of the socket closes. SIGCHLD is
+ * ignored, so the kernel reaps orphans. */
 static void become_keeper(int socket)
 {
     sigset_t every;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -6,9 +7,9 @@
  * as they were then, and waits.
  *
  * Its one request has no arguments: "a launcher, please". It starts one, sets it up and seals it
- * before the daemon gets its socket, so a daemon that somebody has taken over gains nothing by
- * asking. One that still runs is ended first: there is never more than one. Sandboxes whose
- * launcher has died become the keeper's children, which reaps them. It ends with the daemon.
+ * before the daemon gets its socket, so a compromised daemon gains nothing by asking. A launcher
+ * that still runs is killed first: there is never more than one. Sandboxes whose launcher has died
+ * become children of the keeper. The keeper ends with the daemon.
  */
 
 #include "backend/launcher.h"
@@ -24,7 +25,7 @@ struct keeper_answer {
     pid_t pid;
 };
 
-/* Forks it; `options` are its own copy from then on. */
+/* Forks the keeper, which has its own copy of `options` from then on. */
 int keeper_start(struct keeper *keeper, const struct launcher_options *options, struct error *err);
 
 /* Closes its socket and waits until it and its launcher are gone. */

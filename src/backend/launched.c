@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/launched.h"
 
+#include "backend/launched_binds.h"
 #include "backend/launched_handle.h"
 #include "backend/report.h"
 #include "base/alloc.h"
@@ -80,7 +82,7 @@ static struct call *call_new(struct launched_backend *launched, const char *id,
     return call;
 }
 
-/* Ends the call and tells its operation. */
+/* Ends the call and completes its operation. */
 static void call_finish(struct call *call)
 {
     struct backend_op *op = call->op;
@@ -90,12 +92,15 @@ static void call_finish(struct call *call)
     op->done(op);
 }
 
-/* True when the launcher did it; otherwise the operation has its error. */
+/* True when the launcher succeeded; otherwise sets the error of the operation. */
 static bool call_succeeded(struct call *call, const struct launch_reply *reply)
 {
     if (reply && reply->error == 0)
         return true;
-    launcher_error(reply, call->what, &call->op->err);
+    if (reply && str_equal(reply->step, LAUNCH_BIND_STEP))
+        launched_binds_refused(reply, &call->op->err);
+    else
+        launcher_error(reply, call->what, &call->op->err);
     return false;
 }
 
@@ -146,7 +151,7 @@ static void on_destroyed_unmet(struct launcher_call *base, const struct launch_r
     call_finish(call);
 }
 
-/* The sandbox lacks what the operator requires: it goes away again, and creation fails. */
+/* The sandbox lacks a wall that sandbox.require names: it is destroyed, and creation fails. */
 static void undo_unmet(struct call *call)
 {
     struct launch_destroy message = { 0 };
@@ -197,7 +202,7 @@ static void on_adopted(struct launcher_call *base, const struct launch_reply *re
     call_finish(call);
 }
 
-/* Only what does not fit into half of the memory, which is what files may take of it. */
+/* Only for a disk limit above half of the memory, the share that files in memory may use. */
 static bool wants_image(const struct config *config, const struct sandbox_limits *limits)
 {
     if (!config || limits->disk_bytes <= limits->memory_bytes / 2)
@@ -246,7 +251,7 @@ static struct sandbox_limits launched_limits_in_force(const struct backend *back
     };
 }
 
-/* False when it is a path that the settings do not name. */
+/* False for a path that the settings do not name. */
 static bool name_template(const struct launched_backend *launched, const char *name,
                           char out_name[LAUNCH_NAME_SIZE])
 {
@@ -266,29 +271,50 @@ static void on_refuse(struct deferred *deferred)
     call_finish(container_of(deferred, struct call, refusal));
 }
 
+static int fill_create(struct launched_backend *launched, const struct sandbox_spec *spec,
+                       struct launch_create *message, struct error *err)
+{
+    *message = (struct launch_create){
+        .limits = limits_for(launched, &spec->limits),
+        .mode = launched->mode,
+        .network = spec->network.mode == NETWORK_OPEN ? LAUNCH_NETWORK_OPEN : LAUNCH_NETWORK_NONE,
+    };
+    snprintf(message->id, sizeof(message->id), "%s", spec->id);
+    if (!name_template(launched, spec->source.name, message->template_name))
+        return error_named(err, ERR_CONFLICT, "template_unknown", "unknown template \"%s\"",
+                           spec->source.name);
+    if (launched->makes_relays)
+        relay_key_derive(launched->secret, message->id, message->key);
+    return 0;
+}
+
+static void create_bound(struct launched_backend *launched, struct call *call,
+                         const struct sandbox_spec *spec, const struct launch_create *create)
+{
+    struct launch_create_bound message = { .create = *create };
+
+    if (launched_binds_fill(launched->config, spec, &message, &call->op->err) < 0)
+        loop_defer(launched->base.loop, &call->refusal, on_refuse);
+    else
+        launcher_send(launched->launcher, &call->base, LAUNCH_CREATE_BOUND, &message,
+                      sizeof(message), on_made);
+}
+
 static void launched_create(struct backend *backend, const struct sandbox_spec *spec,
                             struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, spec->id, op, "create sandbox");
-    struct launch_create message = {
-        .limits = limits_for(launched, &spec->limits),
-        .mode = launched->mode,
-        .network = spec->network.mode == NETWORK_OPEN ? LAUNCH_NETWORK_OPEN : LAUNCH_NETWORK_NONE,
-    };
+    struct launch_create message;
 
     call->limits = spec->limits;
-    memcpy(message.id, call->id, sizeof(message.id));
-    if (!name_template(launched, spec->source.name, message.template_name)) {
-        error_named(&op->err, ERR_CONFLICT, "template_unknown", "unknown template \"%s\"",
-                    spec->source.name);
+    if (fill_create(launched, spec, &message, &op->err) < 0)
         loop_defer(backend->loop, &call->refusal, on_refuse);
-        return;
-    }
-    if (launched->makes_relays)
-        relay_key_derive(launched->secret, message.id, message.key);
-    launcher_send(launched->launcher, &call->base, LAUNCH_CREATE, &message, sizeof(message),
-                  on_made);
+    else if (spec->mount_count)
+        create_bound(launched, call, spec, &message);
+    else
+        launcher_send(launched->launcher, &call->base, LAUNCH_CREATE, &message, sizeof(message),
+                      on_made);
 }
 
 static void launched_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
@@ -514,7 +540,7 @@ static void launched_put_location(const struct backend_sandbox *sandbox, struct 
         json_put_null(json, "pid");
 }
 
-/* What was read is its own only if it is alive afterwards: the pid may be another's by then. */
+/* The report is valid only if init is alive after reading /proc: its pid may have been reused. */
 static bool launched_report(struct backend *backend, const char *id, struct backend_op *op)
 {
     scoped(buffer_fini) struct buffer json = BUFFER_INIT(REPORT_MAXIMUM);
@@ -564,7 +590,8 @@ static const struct backend_ops operations[] = {
                                           .outlives_daemon = true,
                                           .network = true,
                                           .disk = true,
-                                          .templates = true },
+                                          .templates = true,
+                                          .mounts = true },
                         LAUNCHED_OPERATIONS },
     [LAUNCH_DIRECT] = { .name = "direct",
                         .capabilities = { .freeze = true,

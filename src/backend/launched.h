@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What the backends that work through the launcher have in common: native and direct differ in what
- * they ask it for and in what they can report.
+ * The common part of native and direct, the backends that work through the launcher. They differ in
+ * their requests to it and in their reports.
  */
 
 #include "backend/backend.h"
@@ -25,7 +26,7 @@ struct launched_backend {
     struct list calls;    /* in flight */
 };
 
-/* NULL where the host cannot give what sandbox.require names. */
+/* NULL when the host cannot enforce a wall that sandbox.require names. */
 struct backend *launched_open(enum launch_mode mode, const struct backend_options *options,
                               struct error *err);
 struct launched_backend *launched_from(struct backend *backend);

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The handle of a sandbox that the launcher made: "PID:START:SLOT", with ":relay" behind it where its
- * init has a relay. The start time tells its init from another process that has the pid by now; the
- * slot is its range of user ids.
+ * The handle of a sandbox that the launcher made: "PID:START:SLOT", with ":relay" behind it where
+ * its init has a relay. The start time distinguishes init from a later process with the same pid;
+ * the slot is the sandbox's range of user ids.
  */
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/launched_sandbox.h"
 
 #include "backend/launched.h"
@@ -111,7 +112,7 @@ bool launched_sandbox_is_dead(const struct launched_sandbox *sandbox)
 int launched_sandbox_open_bridge(struct launched_sandbox *sandbox, struct error *err)
 {
     struct launched_backend *launched = sandbox->backend;
-    static const struct bridge_handler handler = { 0 }; /* a pidfd tells of the end */
+    static const struct bridge_handler handler = { 0 }; /* a pidfd reports the end */
     struct bridge_options options = { .loop = launched->base.loop,
                                       .name = sandbox->id,
                                       .handler = &handler };
@@ -130,7 +131,7 @@ int launched_sandbox_open_bridge(struct launched_sandbox *sandbox, struct error 
     return 0;
 }
 
-/* Its socket is in the state directory: connecting to it does not wait. */
+/* Init's socket is in the state directory: connecting to it does not wait. */
 static int connect_to_init(const struct launched_sandbox *sandbox, struct error *err)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };

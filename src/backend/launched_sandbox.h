@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -16,21 +17,22 @@ struct launched_sandbox {
     char id[ID_SIZE];
     struct launched_backend *backend; /* borrowed */
     struct launch_made made;
-    struct sandbox_limits limits; /* as asked for; zero for one that was adopted */
+    struct sandbox_limits limits; /* as requested; zero after adoption */
 
-    /* Of its init; owned, or -1. While it is watched, it is the process's. It stays open until the
+    /* Of init; owned, or -1. `process` owns it while init is watched. It stays open until the
      * sandbox is gone: closing it earlier would wake a dying init. */
     int pidfd;
     struct process process;
     struct backend_watch *watch; /* borrowed; NULL: its end is not watched */
-    struct deferred late;        /* tells a watch that came after the end */
+    struct deferred late;        /* reports the end to a watch that was added later */
     struct bridge *bridge;       /* owned; NULL: init itself is connected to */
 };
 
 struct launched_sandbox *launched_sandbox_new(struct launched_backend *backend, const char *id);
 void launched_sandbox_free(struct launched_sandbox *sandbox); /* NULL is fine */
 
-/* Takes it over. One that is adopted again is the same process, which may be watched. */
+/* Takes over the pidfd. A sandbox that is adopted again keeps its first one, which may be
+ * watched. */
 void launched_sandbox_keep_pidfd(struct launched_sandbox *sandbox, int pidfd);
 
 /* Asks the kernel: a zombie is dead, whether the launcher has reaped it or not. NULL is dead. */
@@ -40,7 +42,7 @@ bool launched_sandbox_is_dead(const struct launched_sandbox *sandbox);
 void launched_sandbox_watch(struct launched_sandbox *sandbox, struct backend_watch *watch);
 void launched_sandbox_unwatch(struct launched_sandbox *sandbox);
 
-/* From now on it is reached over a bridge: its init has a relay. */
+/* From now on the sandbox is reached over a bridge: its init has a relay. */
 int launched_sandbox_open_bridge(struct launched_sandbox *sandbox, struct error *err);
 
 /* A socket that speaks the protocol of init; does not wait. */

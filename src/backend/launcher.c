@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/launcher.h"
 
 #include "backend/keeper.h"
@@ -17,7 +18,7 @@ enum {
     FIRST_TIMEOUT_MS = 60 * 1000,
     FIRST_TRIES = 100,
     FIRST_PAUSE_MS = 10,
-    STABLE_US = 10 * 1000 * 1000,   /* one that lived this long is replaced at once */
+    STABLE_US = 10 * 1000 * 1000,   /* a launcher that lived this long is replaced at once */
     PATIENCE_US = 30 * 1000 * 1000, /* of requests while there is no launcher */
 };
 
@@ -97,11 +98,12 @@ static void answer(struct launcher *launcher, const struct launch_reply *reply, 
 
 static bool may_be_repeated(const struct launcher_call *call)
 {
-    /* What is half made has to be removed first, and half of a list was handed over. */
-    return call->type != LAUNCH_CREATE && call->type != LAUNCH_LIST;
+    /* A half-made sandbox must be removed first, and a part of a list was delivered already. */
+    return call->type != LAUNCH_CREATE && call->type != LAUNCH_CREATE_BOUND &&
+           call->type != LAUNCH_LIST;
 }
 
-/* What the lost one was asked is asked again, in the same order and before everything else. */
+/* Requests to the lost launcher are sent again, in the same order, before those that wait. */
 static void sort_out(struct launcher *launcher)
 {
     struct list failed = LIST_INIT(failed);
@@ -172,7 +174,7 @@ static void close_socket(struct launcher *launcher)
     launcher->socket = -1;
 }
 
-/* It never ends by itself: somebody has killed it, or it was short of memory. */
+/* A launcher does not exit by itself: it was killed, perhaps for want of memory. */
 static void lose(struct launcher *launcher)
 {
     int64_t now_us = loop_now_us(launcher->loop);
@@ -229,7 +231,7 @@ static void watch_socket(struct launcher *launcher)
     io_watch_start(&launcher->watch, launcher->loop, launcher->socket, events, on_ready);
 }
 
-/* False when it has to wait. */
+/* False when the socket is full and the call has to wait. */
 static bool try_send(struct launcher *launcher, struct launcher_call *call)
 {
     if (launcher->state != LAUNCHER_UP)
@@ -286,7 +288,7 @@ void launcher_cancel(struct launcher *launcher, struct launcher_call *call)
     list_remove(&call->link);
 }
 
-/* Somebody else has what is needed at the moment. */
+/* Whether the error is a shortage that may pass. */
 static bool may_pass(int number)
 {
     return number == EAGAIN || number == EBUSY || number == EMFILE || number == ENFILE ||

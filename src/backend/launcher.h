@@ -1,13 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The daemon's end of the launcher: starts it from the bytes that this program carries, sets it up,
- * and sends it requests. Started while the daemon still has the rights of who started it; the
- * launcher and its keeper are the only ones that keep them.
+ * and sends it requests. The launcher is started while the daemon still has the rights of its user;
+ * only the launcher and its keeper retain them.
  *
- * One that dies is replaced, with back-off (see keeper.h). Requests wait meanwhile, and those that
- * it was asked are asked again, except for creating, which fails and may be tried again: what is
- * half made has to be destroyed first. No request waits for longer than half a minute.
+ * A launcher that dies is replaced, with back-off (see keeper.h). Requests wait meanwhile, and
+ * unanswered ones are sent again, except for CREATE, which fails and may be retried: a half-made
+ * sandbox must be destroyed first. No request waits for longer than half a minute.
  */
 
 #include "base/error.h"
@@ -21,14 +22,14 @@
 struct config;
 struct launcher;
 
-/* What the launcher calls a template that sandbox.template names by its path. */
+/* The launcher's name for a template that sandbox.template gives as a path. */
 #define LAUNCHER_CONFIGURED_TEMPLATE "configured"
 
 struct launcher_options {
     struct loop *loop;           /* borrowed */
     const struct config *config; /* borrowed */
     const char *state_path;      /* borrowed: an existing directory */
-    uid_t uid;                   /* who the daemon is going to be */
+    uid_t uid;                   /* of the daemon when it serves */
     gid_t gid;
 };
 
@@ -38,11 +39,11 @@ struct launcher *launcher_start(const struct launcher_options *options, struct e
 /* The launcher ends; sandboxes go on. Open calls are answered with NULL. NULL is fine. */
 void launcher_stop(struct launcher *launcher);
 
-/* What this host allows. */
+/* Features of this host. */
 const struct launch_host *launcher_host(const struct launcher *launcher);
 pid_t launcher_pid(const struct launcher *launcher);
 
-/* Whether it is there: -1 with the reason while it is not. */
+/* -1 with the reason while the launcher is not running. */
 int launcher_check(const struct launcher *launcher, struct error *err);
 
 struct launcher_call;
@@ -59,8 +60,8 @@ struct launcher_call {
     enum launch_type type;
     launcher_done_fn *done;
     size_t length;
-    /* As it is sent, and sent again. */
-    _Alignas(struct launch_header) unsigned char message[sizeof(struct launch_create)];
+    /* The request, also for sending it again. */
+    _Alignas(struct launch_header) unsigned char message[sizeof(struct launch_create_bound)];
 };
 
 /* `message` begins with a header, which is filled in here. `done` comes from the loop. */

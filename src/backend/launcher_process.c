@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/launcher_process.h"
 
 #include "backend/backend.h"
@@ -24,7 +25,7 @@ enum {
     SPARE_FD = 64, /* above everything that is placed */
 };
 
-/* A file that exists only in memory and that nobody can change any more. */
+/* A sealed file in memory: no process can change it. */
 static int seal_bytes(const char *name, const unsigned char *begin, const unsigned char *end,
                       struct error *err)
 {
@@ -167,7 +168,7 @@ int launcher_process_filter(const struct config *config, struct error *err)
     return seccomp_compile(&options, err);
 }
 
-/* A host name may hold what a mark may not. */
+/* A host name may have characters that are not valid in a mark. */
 static void copy_instance(const char *instance, char out[LAUNCH_NAME_SIZE])
 {
     size_t length = 0;

@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Starting the launcher's process: what has to be done while the daemon is still who started it. */
+/* Starting the launcher's process, while the daemon still has the rights that it was started
+ * with. */
 
 #include "backend/launcher.h"
 

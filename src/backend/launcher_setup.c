@@ -1,11 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/launcher_setup.h"
 
 #include "backend/launcher_process.h"
 #include "config/config.h"
+#include "config/mountable.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SETUP_TIMEOUT_MS = 20000 };
@@ -61,7 +64,28 @@ static int send_mount(int socket, const struct config_mount *mount, struct error
     return launcher_exchange(socket, LAUNCH_MOUNT, &message, sizeof(message), fd, &reply, err);
 }
 
-/* What the operator gives to all sandboxes; only native ones can have it. */
+/* Sends the path without links, so that the launcher later opens the same directory. */
+static int send_allowed(int socket, const char *entry, struct error *err)
+{
+    struct launch_allow message = { 0 };
+    struct launch_reply reply;
+    struct config_mountable mountable;
+    scoped(free) char *real = NULL;
+
+    if (config_mountable_parse(entry, &mountable, err) < 0)
+        return -1;
+    real = realpath(mountable.path, NULL);
+    if (!real)
+        return error_sys(err, "max.mounts: open %s", mountable.path);
+    if (strlen(real) >= sizeof(message.path))
+        return error_set(err, ERR_INVALID, "max.mounts: the path %s is longer than %zu bytes", real,
+                         sizeof(message.path) - 1);
+    snprintf(message.path, sizeof(message.path), "%s", real);
+    message.read_only = !mountable.writable;
+    return launcher_exchange(socket, LAUNCH_ALLOW, &message, sizeof(message), -1, &reply, err);
+}
+
+/* The template and mounts that the operator configures; only native sandboxes have them. */
 static int send_configured(int socket, const struct config *config, uint32_t features,
                            struct error *err)
 {
@@ -72,6 +96,10 @@ static int send_configured(int socket, const struct config *config, uint32_t fea
         return -1;
     for (size_t i = 0; i < config->sandbox.mounts.count; i++) {
         if (send_mount(socket, &config->sandbox.mounts.items[i], err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; config_mountable_entry(config, i); i++) {
+        if (send_allowed(socket, config_mountable_entry(config, i), err) < 0)
             return -1;
     }
     return 0;

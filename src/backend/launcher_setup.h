@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a launcher is told before it serves: the settings, templates and mounts of the operator. */
+/* Setup of a launcher before it serves: the operator's settings, templates and mounts. */
 
 #include "backend/launcher.h"
 
@@ -9,6 +10,6 @@
 int launcher_exchange(int socket, enum launch_type type, void *message, size_t length, int fd,
                       struct launch_reply *out_reply, struct error *err);
 
-/* Waits for its answers. Afterwards it is sealed. */
+/* Waits for the launcher's answers. Afterwards the launcher is sealed. */
 int launcher_set_up(int socket, const struct launcher_options *options,
                     struct launch_host *out_host, struct error *err);

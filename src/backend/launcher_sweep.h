@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -30,5 +31,5 @@ int launcher_sweep_start(struct launcher_sweep *sweep, const char *state_path, c
  * when something is left. */
 int launcher_sweep_destroy(struct launcher_sweep *sweep, const char *id, struct error *err);
 
-/* Waits for its end: by then the files of what was destroyed are gone, too. */
+/* Waits until the launcher has exited: the files of destroyed sandboxes are removed by then. */
 void launcher_sweep_stop(struct launcher_sweep *sweep);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -18,6 +19,7 @@
     X(direct, true, "plain processes of the host, WITHOUT ISOLATION")                       \
     X(docker, false, "containers of a Docker or Podman engine")                             \
     X(gvisor, false, "containers of an engine whose system calls gVisor answers")           \
+    X(kubernetes, false, "pods of a Kubernetes cluster")                                    \
     X(none, false, "no sandboxes: every use of one is refused")
 
 /* { "native", "direct" … }, for an array of texts. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The backend that has none: every operation says that sandboxes are switched off. A backend that is
  * absent (backends.h) is one of these with a name and a reason of its own.
@@ -31,8 +32,8 @@ struct none_backend {
     enum none_kind kind;
     struct error why;
     struct list answers; /* owned: struct none_op */
-    struct map refused;  /* owned: ids that it was asked to make, by themselves */
-    int state_dir;       /* borrowed; not used for one that is absent */
+    struct map refused;  /* owned: ids of refused creates; each is its own key */
+    int state_dir;       /* borrowed; unused when the backend is absent */
 };
 
 static struct none_backend *none_from(const struct backend *backend)
@@ -90,7 +91,7 @@ static void none_adopt(struct backend *backend, const struct backend_sandbox *sa
     refuse(backend, op);
 }
 
-/* Nothing was made or adopted that could end. */
+/* This backend has no sandbox that could end. */
 static void none_watch(struct backend *backend, const char *id, struct backend_watch *watch)
 {
     (void)backend;
@@ -132,7 +133,7 @@ static void none_inspect(struct backend *backend, const char *id, struct backend
     refuse(backend, op);
 }
 
-/* What was never made is gone. */
+/* A sandbox that was refused, or has no directory, was never created. */
 static bool was_never_made(const struct none_backend *none, const char *id)
 {
     scoped(free) char *directory = path_join("sandboxes", id);
@@ -143,7 +144,7 @@ static bool was_never_made(const struct none_backend *none, const char *id)
            faccessat(none->state_dir, directory, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
-/* What another backend has made, or an earlier daemon, is not ours to remove. */
+/* Sandboxes of another backend or of an earlier daemon are not removed. */
 static void none_destroy(struct backend *backend, const char *id, struct backend_op *op)
 {
     struct none_backend *none = none_from(backend);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The rows of names.h with the functions behind them; only registry.c knows the implementations. */
@@ -7,16 +8,16 @@
 
 typedef struct backend *backend_open_fn(const struct backend_options *options, struct error *err);
 
-/* What is known of the settings before anything is started. */
+/* The settings, before anything is started. */
 struct backend_settings {
     const struct config *config; /* borrowed */
     uid_t uid;                   /* the daemon's, when it serves */
     gid_t gid;
-    bool is_own_user; /* it stays the user that has started it */
+    bool is_own_user; /* the daemon does not change its user */
 };
 
-/* Refuses settings that this backend could not keep on this host; those that do not concern it
- * pass. */
+/* Refuses settings that this backend cannot enforce on this host; it ignores those of other
+ * backends. */
 typedef int backend_check_fn(const struct backend_settings *settings, struct error *err);
 
 struct backend_row {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/report.h"
 
 #include "backend/report_kernel.h"
@@ -42,7 +43,7 @@ static void read_view(const struct launched_backend *backend,
     }
 }
 
-/* --- what may be required ------------------------------------------------------------------ */
+/* --- values of sandbox.require ------------------------------------------------------------- */
 
 static bool has_all_namespaces(const struct launch_made *made)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/report_kernel.h"
 
 #include "backend/busiest.h"
@@ -80,7 +81,7 @@ static void read_ids(const char *text, struct kernel_view *view)
         view->uid_count = 0;
 }
 
-/* The size of a block device, which is told in sectors. */
+/* The size of a block device in bytes; the kernel reports sectors. */
 static uint64_t read_block_size(unsigned major, unsigned minor)
 {
     char path[64];
@@ -89,7 +90,7 @@ static uint64_t read_block_size(unsigned major, unsigned minor)
     return read_number(path, "size") * 512;
 }
 
-/* Its /dev/shm lies on the file system that holds all of its files. */
+/* The sandbox's /dev/shm is on the file system of all its files. */
 static void read_disk(const char *text, struct kernel_view *view)
 {
     const char *place = strstr(text, " /dev/shm ");
@@ -200,7 +201,7 @@ static const char *hierarchy_of(enum controller controller)
     return places[controller];
 }
 
-/* What /proc/PID/cgroup says, and how a path of the sandbox's own is told from others. */
+/* /proc/PID/cgroup, and the text that a path of the sandbox's own cgroup contains. */
 struct groups {
     const char *text;
     const char *mark;

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What /proc and the control groups say about one process. Zero is "not in force". */
+/* Isolation of one process as /proc and its cgroups show it. Zero is "not in force". */
 
 #include "backend/backend.h"
 
@@ -16,7 +17,7 @@ struct kernel_view {
     bool no_new_privs;
     uint64_t capabilities; /* effective */
     uint64_t bounding;
-    uint32_t uid_first; /* what uid 0 inside, or the lowest one, is outside */
+    uint32_t uid_first; /* the host's uid of uid 0 inside, or of the lowest one */
     uint32_t uid_count;
     unsigned cgroup_version;
     uint64_t memory_bytes;
@@ -29,11 +30,11 @@ struct kernel_view {
     bool freezer;
 };
 
-/* Fields that cannot be read stay zero. Only a cgroup with `mark` in its path limits the sandbox; the
- * one that it was started in may be the daemon's. */
+/* Fields that cannot be read stay zero. Only a cgroup with `mark` in its path limits the sandbox;
+ * its initial cgroup may be the daemon's. */
 void kernel_view_read(pid_t pid, const char *mark, struct kernel_view *out_view);
 
-/* What the cgroup of that mark has used; false when it cannot be read. */
+/* Usage of the cgroup whose path contains `mark`; false when it cannot be read. */
 bool kernel_usage_read(pid_t pid, const char *mark, struct sandbox_usage *out_usage);
 
 /* Where the hierarchy of version 1 with this controller is mounted, alone or with others

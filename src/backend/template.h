@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Templates that were imported: root file systems in `<state>/templates/<name>/`, made from a tar
  * archive of files, or from an image as `docker save` and OCI tools write it, plain or gzipped.
  *
- * Imported as root, files keep their owners. What is not a file, a directory, a link or a pipe is
- * left out; set-id bits and extended attributes are dropped. All of this runs in the command, not
- * in the daemon; nothing of an archive is ever executed.
+ * Imported as root, files keep their owners. Members other than files, directories, links and pipes
+ * are left out; set-id bits and extended attributes are dropped. All of this runs in the command,
+ * not in the daemon; nothing of an archive is ever executed.
  */
 
 #include "base/error.h"
@@ -24,7 +25,7 @@ struct template_info {
     int64_t imported_us; /* wall time */
 };
 
-/* Letters, digits, '.', '_' and '-', not "host" and not what the launcher uses itself. */
+/* Letters, digits, '.', '_' and '-'; neither "host" nor a name that the launcher reserves. */
 int template_check_name(const char *name, struct error *err);
 
 /* --- making one ------------------------------------------------------------------------------ */
@@ -35,7 +36,7 @@ struct template_progress {
     enum template_phase phase;
     unsigned layer; /* from 1; 0 where there are none */
     unsigned layers;
-    uint64_t done;  /* bytes of what is read, downloaded or, of one layer, unpacked */
+    uint64_t done;  /* bytes read, downloaded or, of one layer, unpacked */
     uint64_t total; /* 0 when it is unknown */
 };
 
@@ -55,11 +56,11 @@ int template_import(const char *state_path, const char *name, int archive,
                     const struct template_options *options, struct template_info *out_info,
                     struct error *err);
 
-/* --- those that are there -------------------------------------------------------------------- */
+/* --- existing templates -------------------------------------------------------------------- */
 
 /* The caller frees the array. */
 int template_list(const char *state_path, struct template_info **out_infos, size_t *out_count,
                   struct error *err);
 
-/* ERR_CONFLICT while a sandbox uses it. */
+/* ERR_CONFLICT while a sandbox uses the template. */
 int template_remove(const char *state_path, const char *name, struct error *err);
