@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/flavor_change.h"
 
 #include "base/str.h"
@@ -44,7 +45,7 @@ static int check_limits(const struct config_flavor *flavor,
         return 0;
     error_named(err, ERR_INVALID, "invalid_field",
                 "memory, disk, cpus and pids of the flavor \"%s\" are fixed", flavor->name);
-    return error_hint(err, "leave them out, or choose another flavor");
+    return error_hint(err, "leave these fields out, or choose another flavor");
 }
 
 /* Also what the flavor itself has: it is asked for by its name. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/idempotency.h"
 
 #include "base/alloc.h"
@@ -112,10 +113,12 @@ static uint64_t fingerprint(const struct session_request *request)
 
     for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
         hash = mix_text(hash, texts[i]);
+    if (request->mounts_json) /* requests without are the same as in records of older versions */
+        hash = mix_text(hash, request->mounts_json);
     return mix(hash, numbers, sizeof(numbers));
 }
 
-static char *name_of(const struct session_request *request)
+char *idempotency_name(const struct session_request *request)
 {
     return xasprintf("%s\n%s", request->owner ? request->owner : "", request->idempotency_key);
 }
@@ -154,33 +157,57 @@ static void lose(struct idempotency *idempotency, struct entry *entry)
     entry_free(idempotency, entry);
 }
 
+static void record(struct idempotency *idempotency, struct entry *entry, const char *owner);
+
+static void record_again(struct idempotency *idempotency, struct entry *entry)
+{
+    const char *end = strchr(entry->name, '\n');
+    scoped(free) char *owner = xasprintf("%.*s", end ? (int)(end - entry->name) : 0, entry->name);
+
+    record(idempotency, entry, owner);
+}
+
 /* When its transaction has failed, so has the creation of the session, which forgets the entry. */
 static void on_claimed(struct store_claim *claim)
 {
     struct asked *asked = container_of(claim, struct asked, claim);
     struct entry *entry = map_get(&asked->idempotency->by_name, asked->name);
 
-    if (entry && entry->version == claim->version && claim->outcome == CLAIM_FAILED)
+    if (entry && entry->version == claim->version && claim->outcome == CLAIM_FAILED) {
         entry->version = asked->before;
-    else if (entry && entry->version == claim->version && claim->outcome == CLAIM_LOST)
+    } else if (entry && entry->version == claim->version && claim->outcome == CLAIM_LOST &&
+               asked->before && !claim->current) {
+        entry->version = 0; /* the store had lost it */
+        record_again(asked->idempotency, entry);
+    } else if (entry && entry->version == claim->version && claim->outcome == CLAIM_LOST) {
         lose(asked->idempotency, entry);
+    }
     asked_free(asked);
 }
 
-/* The document has no time of its own: the store would go by the wall clock. */
+/* In a sole daemon the document has no time of its own: the store would go by the wall clock. */
 static void record(struct idempotency *idempotency, struct entry *entry, const char *owner)
 {
     struct asked *asked = asked_new(idempotency, entry);
+    struct loop *loop = idempotency->core->loop;
+    bool is_clustered = core_is_clustered(idempotency->core);
+    int64_t left_us = entry->expires_boot_us - loop_now_us(loop);
     char json[192];
 
     snprintf(json, sizeof(json),
              "{\"session\":\"%s\",\"request\":\"%016llx\",\"until_boot_us\":%lld}",
              entry->session_id, (unsigned long long)entry->fingerprint,
              (long long)entry->expires_boot_us);
-    store_claim(idempotency->core->parts.store, &asked->claim, entry->version,
-                &(struct document_record){
-                    .kind = IDEMPOTENCY_KIND, .id = entry->name, .owner = owner, .json = json },
-                on_claimed);
+    store_claim(
+        idempotency->core->parts.store, &asked->claim, entry->version,
+        &(struct document_record){
+            .kind = IDEMPOTENCY_KIND,
+            .id = entry->name,
+            .owner = owner,
+            .json = json,
+            .expires_wall_us = is_clustered ? clock_wall_us(loop_clock(loop)) + left_us : 0 },
+        on_claimed);
+    store_claim_guard(&asked->claim, entry->session_id);
     entry->version = asked->claim.version;
 }
 
@@ -218,7 +245,7 @@ enum idempotency_verdict idempotency_check(struct idempotency *idempotency,
     if (str_is_empty(request->idempotency_key))
         return IDEMPOTENCY_NEW;
     drop_expired(idempotency);
-    name = name_of(request);
+    name = idempotency_name(request);
     entry = map_get(&idempotency->by_name, name);
     if (!entry)
         return IDEMPOTENCY_NEW;
@@ -226,6 +253,26 @@ enum idempotency_verdict idempotency_check(struct idempotency *idempotency,
         return IDEMPOTENCY_DIFFERENT;
     memcpy(out_session_id, entry->session_id, ID_SIZE);
     return IDEMPOTENCY_SAME;
+}
+
+enum idempotency_verdict idempotency_compare(const struct session_request *request,
+                                             const char *text)
+{
+    scoped(json_decref) json_t *json = json_read(text, strlen(text), NULL);
+    const char *recorded = json_string_value(json_object_get(json, "request"));
+
+    return recorded && strtoull(recorded, NULL, 16) == fingerprint(request) ? IDEMPOTENCY_SAME
+                                                                            : IDEMPOTENCY_DIFFERENT;
+}
+
+void idempotency_assert(struct idempotency *idempotency)
+{
+    struct entry *entry, *following;
+
+    if (!core_is_clustered(idempotency->core))
+        return;
+    list_for_each_safe (entry, following, &idempotency->entries, node)
+        record_again(idempotency, entry);
 }
 
 static struct entry *add(struct idempotency *idempotency, char *name, const char *session_id)
@@ -246,7 +293,7 @@ void idempotency_remember(struct idempotency *idempotency, const struct session_
 
     if (str_is_empty(request->idempotency_key))
         return;
-    entry = add(idempotency, name_of(request), session_id);
+    entry = add(idempotency, idempotency_name(request), session_id);
     entry->fingerprint = fingerprint(request);
     entry->expires_boot_us = fresh_deadline_us(idempotency);
     record(idempotency, entry, request->owner);
@@ -287,6 +334,9 @@ void idempotency_restore(struct idempotency *idempotency, const struct document_
 
     if (!session_id || !request || map_get(&idempotency->by_name, document->id))
         return;
+    if (core_is_clustered(idempotency->core) &&
+        !map_get(&idempotency->core->sessions_by_id, session_id))
+        return; /* of another node, or ended: it is found when it is asked for */
     entry = add(idempotency, xstrdup(document->id), session_id);
     entry->fingerprint = strtoull(request, NULL, 16);
     entry->version = document->version;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/retention.h"
 
 #include "base/alloc.h"
@@ -36,6 +37,10 @@ enum {
     SHORT_PAUSE_US = 2 * 1000,
 };
 
+/* Where nodes share the store each one removes the records of its own sessions. Records of
+ * a node that does not come back are removed by any other node, this long after their time. */
+static const int64_t OTHERS_US = (int64_t)3600 * 1000 * 1000;
+
 enum retention_state {
     RETENTION_RESTS,
     RETENTION_FINDS,      /* sessions whose time is over */
@@ -70,6 +75,8 @@ struct retention {
     size_t unanswered;   /* of them */
     uint64_t kept_bytes; /* of archives that are unlinked */
     enum retention_state state;
+    struct timer others;  /* where nodes share the store */
+    bool is_for_others;   /* this round is for the sessions of any node */
     struct error failure; /* of this round */
 };
 
@@ -130,8 +137,10 @@ static void on_first_known(struct store_query *query)
 static void find_next(struct retention *retention)
 {
     enter(retention, RETENTION_LOOKS_AHEAD);
-    retention->query =
-        (struct store_query){ .on_session = on_first_session, .done = on_first_known, .limit = 1 };
+    retention->query = (struct store_query){ .on_session = on_first_session,
+                                             .done = on_first_known,
+                                             .node = retention->core->parts.node,
+                                             .limit = 1 };
     store_query_expired(retention->core->parts.store, INT64_MAX, &retention->query);
 }
 
@@ -159,6 +168,7 @@ static void end_round(struct retention *retention)
     ids_clear(&retention->sessions);
     ids_clear(&retention->executions);
     if (!is_full) {
+        retention->is_for_others = false;
         find_next(retention);
         return;
     }
@@ -278,10 +288,14 @@ static void start_round(struct retention *retention)
     enter(retention, RETENTION_FINDS);
     retention->batch = retention->next_batch;
     retention->asked_us = loop_now_us(loop);
-    retention->query = (struct store_query){ .on_session = on_session,
-                                             .done = on_sessions,
-                                             .limit = retention->batch };
-    store_query_expired(retention->core->parts.store, clock_wall_us(loop_clock(loop)),
+    retention->query =
+        (struct store_query){ .on_session = on_session,
+                              .done = on_sessions,
+                              .node = retention->is_for_others ? NULL : retention->core->parts.node,
+                              .limit = retention->batch };
+    store_query_expired(retention->core->parts.store,
+                        clock_wall_us(loop_clock(loop)) -
+                            (retention->is_for_others ? OTHERS_US : 0),
                         &retention->query);
 }
 
@@ -294,6 +308,17 @@ static void on_timer(struct timer *timer)
         start_round(retention);
 }
 
+static void on_others(struct timer *timer)
+{
+    struct retention *retention = container_of(timer, struct retention, others);
+
+    timer_arm_in(timer, OTHERS_US / 2);
+    if (retention->state != RETENTION_RESTS)
+        return;
+    retention->is_for_others = true;
+    start_round(retention);
+}
+
 /* --- interface ----------------------------------------------------------------------------- */
 
 struct retention *retention_new(struct core *core)
@@ -303,6 +328,7 @@ struct retention *retention_new(struct core *core)
     retention->core = core;
     retention->next_batch = BATCH;
     timer_init(&retention->timer, core->loop, on_timer);
+    timer_init(&retention->others, core->loop, on_others);
     return retention;
 }
 
@@ -311,6 +337,7 @@ void retention_free(struct retention *retention)
     if (!retention)
         return;
     timer_stop(&retention->timer);
+    timer_stop(&retention->others);
     ids_clear(&retention->sessions);
     ids_clear(&retention->executions);
     free(retention);
@@ -318,6 +345,8 @@ void retention_free(struct retention *retention)
 
 void retention_start(struct retention *retention)
 {
+    if (retention->core->parts.node)
+        timer_arm_in(&retention->others, OTHERS_US / 2);
     find_next(retention);
 }
 

@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/scopes.h"
+#include "core/session/scopes_private.h"
 #include "core/session/session_private.h"
 
 #include "base/alloc.h"
@@ -11,14 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct scopes {
-    struct core *core;  /* borrowed */
-    struct list leases; /* struct scope_lease */
-    struct timer grace;
-    bool is_settled; /* the grace is over */
-};
-
-static const struct scope_lease *find_lease(const struct scopes *scopes, const char *owner)
+const struct scope_lease *scopes_find_lease(const struct scopes *scopes, const char *owner)
 {
     const struct scope_lease *lease;
 
@@ -38,7 +33,7 @@ bool owner_is_minted(const char *owner)
 
 static bool is_over(const struct scopes *scopes, const char *owner)
 {
-    return scopes->is_settled && owner_is_minted(owner) && !find_lease(scopes, owner);
+    return scopes->is_settled && owner_is_minted(owner) && !scopes_find_lease(scopes, owner);
 }
 
 static void on_grace_over(struct timer *timer)
@@ -61,6 +56,7 @@ struct scopes *scopes_new(struct core *core)
     scopes->core = core;
     list_init(&scopes->leases);
     timer_init(&scopes->grace, core->loop, on_grace_over);
+    scopes->claims = scope_claims_new(scopes);
     return scopes;
 }
 
@@ -68,6 +64,10 @@ void scopes_start(struct scopes *scopes)
 {
     const struct session *session;
 
+    if (scopes->claims) {
+        scope_claims_start(scopes->claims);
+        return;
+    }
     scopes->is_settled = true;
     list_for_each (session, &scopes->core->sessions, node) {
         if (owner_is_minted(session->identity.owner))
@@ -82,31 +82,55 @@ void scopes_free(struct scopes *scopes)
     if (!scopes)
         return;
     timer_stop(&scopes->grace);
+    scope_claims_free(scopes->claims);
     free(scopes);
+}
+
+int scope_taken_error(const char *owner, struct error *err)
+{
+    error_named(err, ERR_CONFLICT, "scope_taken", "another scope holds the owner \"%.100s\"",
+                owner);
+    return error_hint(err, "leave the owner out: every scope gets one of its own");
+}
+
+static int take(struct scope_lease *lease, struct scopes *scopes, const char *owner,
+                struct error *err)
+{
+    if (scopes_find_lease(scopes, owner))
+        return scope_taken_error(owner, err);
+    *lease = (struct scope_lease){ .scopes = scopes, .owner = xstrdup(owner) };
+    list_append(&scopes->leases, &lease->node);
+    return 0;
 }
 
 int scope_lease_take(struct scope_lease *lease, struct scopes *scopes, const char *owner,
                      struct error *err)
 {
-    if (find_lease(scopes, owner)) {
-        error_named(err, ERR_CONFLICT, "scope_taken", "another scope holds the owner \"%.100s\"",
-                    owner);
-        return error_hint(err, "leave the owner out: every scope gets one of its own");
-    }
-    *lease = (struct scope_lease){ .scopes = scopes, .owner = xstrdup(owner) };
-    list_append(&scopes->leases, &lease->node);
+    if (take(lease, scopes, owner, err) < 0)
+        return -1;
     log_info("scope opened", kv("owner", owner));
     return 0;
 }
 
-static void end_sessions(struct core *core, const char *owner)
+int scope_lease_ask(struct scope_lease *lease, struct scopes *scopes, const char *owner,
+                    scope_taken_fn *taken, struct error *err)
+{
+    if (take(lease, scopes, owner, err) < 0)
+        return -1;
+    lease->taken = taken;
+    scope_claim_take(scopes->claims, lease);
+    return 0;
+}
+
+void scopes_end_sessions(struct core *core, const char *owner, int64_t created_wall_us)
 {
     struct session *session;
     struct session *following;
     int64_t count = 0;
 
     list_for_each_safe (session, following, &core->sessions, node) {
-        if (!str_equal(session->identity.owner, owner) || session->state == SESSION_ENDING)
+        if (!str_equal(session->identity.owner, owner) || session->state == SESSION_ENDING ||
+            session->clocks.created.wall_us > created_wall_us)
             continue;
         session_end(session, END_DELETED, "scope", NULL, NULL);
         count++;
@@ -117,20 +141,34 @@ static void end_sessions(struct core *core, const char *owner)
 void scope_lease_release(struct scope_lease *lease)
 {
     struct scopes *scopes = lease->scopes;
+    bool was_held;
 
     if (!scopes)
         return;
     list_remove(&lease->node);
+    was_held = !scopes->claims || scope_claim_end(lease);
     lease->scopes = NULL;
-    if (!scopes->core->stopping)
-        end_sessions(scopes->core, lease->owner);
+    if (!scopes->core->stopping && was_held)
+        scopes_end_sessions(scopes->core, lease->owner, INT64_MAX);
     free(lease->owner);
     lease->owner = NULL;
+}
+
+int scope_ended_error(const char *owner, struct error *err)
+{
+    return error_named(err, ERR_GONE, "scope_ended", "the scope of \"%.100s\" has ended", owner);
+}
+
+bool scopes_must_ask(const struct scopes *scopes, const char *owner)
+{
+    const struct scope_lease *lease = scopes_find_lease(scopes, owner);
+
+    return scopes->claims && owner_is_minted(owner) && !(lease && scope_claim_is_held(lease));
 }
 
 int scopes_check_owner(const struct scopes *scopes, const char *owner, struct error *err)
 {
     if (!is_over(scopes, owner))
         return 0;
-    return error_named(err, ERR_GONE, "scope_ended", "the scope of \"%.100s\" has ended", owner);
+    return scope_ended_error(owner, err);
 }

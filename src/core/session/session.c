@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/session.h"
 
 #include "agent/file_snapshot.h"
@@ -5,6 +6,7 @@
 #include "base/str.h"
 #include "core/events.h"
 #include "core/secrets.h"
+#include "core/session/open_question.h"
 #include "core/session/session_private.h"
 #include "core/session/source_question.h"
 
@@ -85,6 +87,7 @@ void session_free(struct session *session)
     loop_undefer(loop, &session->holds.serve);
     loop_undefer(loop, &session->record.save);
     loop_undefer(loop, &session->ending.release);
+    grant_wish_end(&session->grants.wish);
     free(session->identity.owner);
     free(session->identity.key);
     free(session->identity.on_behalf_of);
@@ -92,6 +95,8 @@ void session_free(struct session *session)
     free(session->record.refusal);
     session_key_fini(session);
     free(session->setup.env_json);
+    free(session->setup.mounts_json);
+    free(session->setup.face_json);
     secrets_free(session->setup.secrets);
     free(session->setup.template_name);
     free(session->setup.backend);
@@ -160,6 +165,7 @@ void session_fill_record(const struct session *session, const char *spec,
         .expires = session->clocks.expires,
         .ended = session->clocks.ended,
         .retain_until_wall_us = session->clocks.retain_until_wall_us,
+        .node = session->core->parts.store->node,
     };
     memcpy(out_record->id, session->identity.id, sizeof(out_record->id));
 }
@@ -239,6 +245,7 @@ void session_op_defer(struct session_op *op, struct core *core, session_done_fn 
 void session_op_cancel(struct session_op *op)
 {
     source_question_drop(op->question);
+    open_question_drop(op->asked);
     if (op->core)
         loop_undefer(op->core->loop, &op->deferred);
     list_remove(&op->node);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -45,6 +46,8 @@ struct session_request {
     const char *labels_json;     /* object of texts, or NULL */
     const char *env_json;        /* object of texts, or NULL */
     const char *secrets_json;    /* as env_json; the values are never shown */
+    const char *mounts_json;     /* text of mounts_normalize(), or NULL */
+    const char *face_json;       /* object of the face's own, kept with the session; or NULL */
     const char *template_name;
     const char *flavor;
     const char *backend;
@@ -89,6 +92,7 @@ struct session_op {
     struct deferred deferred;
     enum session_state wanted;        /* pause, resume */
     struct source_question *question; /* open: while others are asked for its source */
+    struct open_question *asked;      /* open: while the store is asked what other nodes know */
 };
 
 /* ERR_FORBIDDEN "sessions_disabled" where sessions.enabled says no. */
@@ -296,3 +300,8 @@ void session_count_execution(struct session *session); /* one was started */
 
 /* Takes the snapshot of its files after the last run of code, and leaves this one. */
 struct file_snapshot *session_exchange_files(struct session *session, struct file_snapshot *files);
+
+/* When a hold of its sandbox ended last, by the wall clock: files may have changed until then. 0: not
+ * since that snapshot, as session_note_files_known() has said. */
+int64_t session_files_used_us(const struct session *session);
+void session_note_files_known(struct session *session);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "config/config.h"
 #include "core/metrics.h"
@@ -56,7 +57,8 @@ static void record_decision(struct session *session)
 
 /* --- stop programs --------------------------------------------------------------------------- */
 
-/* Nothing new begins: clocks, a teardown in its grace, pause and resume, holds that wait. */
+/* Ends the programs, and stops all that could begin: clocks, a teardown in its grace, waiting pause
+ * and resume, waiting holds. */
 static void stop_programs(struct session *session)
 {
     struct error gone = { 0 };

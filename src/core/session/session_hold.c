@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/session.h"
 
 #include "base/alloc.h"
@@ -124,7 +125,7 @@ static bool is_paused_for_good(const struct session *session,
 static void refuse_paused(const struct session *session, struct session_hold *hold)
 {
     error_named(&hold->err, ERR_CONFLICT, "paused", "session %s is paused", session->identity.id);
-    error_hint(&hold->err, "resume it first, or switch auto_resume on");
+    error_hint(&hold->err, "resume the session first, or switch auto_resume on");
 }
 
 static bool is_crashed_for_good(const struct session *session,
@@ -558,6 +559,11 @@ static void give_up_waiting(struct session *session)
 {
     struct sandbox *sandbox = session->slot.sandbox;
 
+    if (list_is_empty(&session->holds.waiting) && session->slot.demand == DEMAND_FOR_HOLDS &&
+        session->grants.state == GRANTS_ASKED) {
+        demand_no_sandbox(session);
+        session_stop_asking(session);
+    }
     if (!list_is_empty(&session->holds.waiting) || !sandbox ||
         sandbox_state(sandbox) != SANDBOX_CREATING)
         return;
@@ -575,6 +581,7 @@ void session_hold_end(struct session_hold *hold)
     if (hold->granted) {
         end_granted(session, hold);
         session->slot.failures = 0;
+        session->run.files_used_us = clock_wall_us(loop_clock(session->core->loop));
     } else {
         give_up_waiting(session);
     }
@@ -583,19 +590,23 @@ void session_hold_end(struct session_hold *hold)
 
 /* --- making the sandbox -------------------------------------------------------------------- */
 
-/* A flavor over the budget is not made again: the session returns to the one that it began with. */
-static void pay_or_revert(struct session *session)
+/* A flavor over the budget is not made again: the session returns to the one that it began with.
+ * False: another node was faster, and has to be asked once more. */
+static bool pay_or_revert(struct session *session)
 {
     scoped(free) char *flavor = NULL;
     struct error err = { 0 };
 
     if (budget_reserve(session, &err) == 0)
-        return;
+        return true;
+    if (err.code == ERR_UNAVAILABLE)
+        return false;
     flavor = xstrdup(session->flavor.name);
     log_info("budget exhausted; the session has its first flavor again",
              kv("session", session->identity.id), kv("why", err.message));
     session_revert_choice(session);
     budget_ask_to_continue(session, flavor, err.message);
+    return true;
 }
 
 void session_want_sandbox(struct session *session)
@@ -606,10 +617,17 @@ void session_want_sandbox(struct session *session)
     demand_sandbox(session);
     if (session->slot.sandbox || core->recovery)
         return;
+    if (!is_over(session, NULL) && !core->stopping && !is_backing_off(session, NULL) &&
+        !session_may_start(session))
+        return;
     demand_no_sandbox(session);
     if (is_over(session, NULL) || core->stopping || is_backing_off(session, NULL))
         return;
-    pay_or_revert(session);
+    if (!pay_or_revert(session)) {
+        demand_sandbox(session);
+        session_serve_soon(session);
+        return;
+    }
     /* After a death it is a new one: what killed the last may have hit all of the pool. */
     order = session_order(session);
     session->slot.demand = DEMAND_NONE;
@@ -737,7 +755,7 @@ bool session_forgives_death(struct session *session)
 void session_on_sandbox_failed(struct session *session, const struct error *err)
 {
     demand_no_sandbox(session);
-    if (err->code != ERR_LIMIT) {
+    if (err->code != ERR_LIMIT && !str_equal(err->name, "cap_unconfirmed")) {
         error_keep(&session->slot.start_error, err);
         count_failure(session);
         metrics_add(session->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/session.h"
 
 #include "base/alloc.h"
@@ -14,6 +15,7 @@
 #include "core/stamp.h"
 #include "wire/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void put_seconds(struct json_writer *json, const char *key, int64_t ms)
@@ -24,9 +26,16 @@ static void put_seconds(struct json_writer *json, const char *key, int64_t ms)
         json_put_double(json, key, (double)ms / 1000);
 }
 
-static void put_timeout(struct json_writer *json, const char *key, int64_t ms)
+/* Under its name, and under that of earlier versions. */
+static void put_remaining(struct json_writer *json, const char *key, const char *old, int64_t ms)
 {
-    put_seconds(json, key, ms ? ms : -1);
+    put_seconds(json, key, ms);
+    put_seconds(json, old, ms);
+}
+
+static void put_timeout(struct json_writer *json, const char *key, const char *old, int64_t ms)
+{
+    put_remaining(json, key, old, ms ? ms : -1);
 }
 
 static void put_text_or_null(struct json_writer *json, const char *key, const char *text)
@@ -63,6 +72,7 @@ static void put_kept(struct json_writer *json, bool keeps, const struct session_
         return;
     }
     json_begin_object(json, "kept");
+    json_put_int(json, "size_bytes", (int64_t)kept->bytes);
     json_put_int(json, "bytes", (int64_t)kept->bytes);
     json_put_time(json, "kept_at", kept->wall_us);
     json_put_int(json, "generation", (int64_t)kept->generation);
@@ -94,15 +104,16 @@ static void put_policy(struct json_writer *json, const struct session *session)
     json_put_text(json, "backend", backend->ops->name);
     json_put_text(json, "network", session_network_name(session));
     put_limits(json, &limits);
+    json_put_raw(json, "mounts", session->setup.mounts_json ? session->setup.mounts_json : "[]");
     put_secrets(json, session);
     put_kept(json, session->policy.keep_files, &session->slot.archive);
     json_put_bool(json, "auto_restart", session->policy.auto_restart);
     json_put_bool(json, "auto_resume", session->policy.auto_resume);
     json_put_text(json, "on_timeout",
                   session->policy.on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
-    put_timeout(json, "timeout", session->policy.timeout_ms);
-    put_timeout(json, "idle_timeout", session->policy.idle_timeout_ms);
-    put_timeout(json, "max_lifetime", session->policy.max_lifetime_ms);
+    put_timeout(json, "lease_seconds", "timeout", session->policy.timeout_ms);
+    put_timeout(json, "idle_timeout_seconds", "idle_timeout", session->policy.idle_timeout_ms);
+    put_timeout(json, "max_lifetime_seconds", "max_lifetime", session->policy.max_lifetime_ms);
 }
 
 /* --- clocks -------------------------------------------------------------------------------- */
@@ -117,11 +128,13 @@ static void put_clocks(struct json_writer *json, const struct session *session)
     json_put_time(json, "expires_at",
                   has_lease ? stamp_wall_us(session->core, &session->clocks.expires) : 0);
     json_put_text(json, "expires_at_clock", has_lease ? end_kind_name(END_LEASE) : NULL);
-    put_seconds(json, "time_remaining", left_ms);
+    put_remaining(json, "time_remaining_seconds", "time_remaining", left_ms);
     json_put_text(json, "time_remaining_clock", next == END_NONE ? NULL : end_kind_name(next));
-    put_seconds(json, "lease_remaining", lease_ms);
-    put_seconds(json, "idle_remaining", session_idle_remaining_ms(session));
-    put_seconds(json, "lifetime_remaining", session_lifetime_remaining_ms(session));
+    put_remaining(json, "lease_remaining_seconds", "lease_remaining", lease_ms);
+    put_remaining(json, "idle_remaining_seconds", "idle_remaining",
+                  session_idle_remaining_ms(session));
+    put_remaining(json, "lifetime_remaining_seconds", "lifetime_remaining",
+                  session_lifetime_remaining_ms(session));
     if (next == END_NONE) {
         json_put_null(json, "next_end");
         return;
@@ -134,10 +147,18 @@ static void put_clocks(struct json_writer *json, const struct session *session)
 
 static void put_no_clocks(struct json_writer *json)
 {
-    static const char *const names[] = { "expires_at",         "expires_at_clock",
-                                         "time_remaining",     "time_remaining_clock",
-                                         "lease_remaining",    "idle_remaining",
-                                         "lifetime_remaining", "next_end" };
+    static const char *const names[] = { "expires_at",
+                                         "expires_at_clock",
+                                         "time_remaining",
+                                         "time_remaining_clock",
+                                         "lease_remaining",
+                                         "idle_remaining",
+                                         "lifetime_remaining",
+                                         "next_end",
+                                         "time_remaining_seconds",
+                                         "lease_remaining_seconds",
+                                         "idle_remaining_seconds",
+                                         "lifetime_remaining_seconds" };
 
     for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
         json_put_null(json, names[i]);
@@ -149,6 +170,22 @@ bool session_read_report(const struct session *session, struct report_wait *wait
                          report_done_fn *done)
 {
     return !session->slot.sandbox || sandbox_read_report(session->slot.sandbox, wait, done);
+}
+
+/* As an object like all errors, and as text under the name of earlier versions. */
+static void put_last_error(struct json_writer *json, const struct error *err)
+{
+    json_put_text(json, "last_error", err ? err->message : NULL);
+    if (!err) {
+        json_put_null(json, "error");
+        return;
+    }
+    json_begin_object(json, "error");
+    json_put_text(json, "code", *err->name ? err->name : error_code_name(err->code));
+    json_put_text(json, "message", err->message);
+    json_put_text(json, "hint", err->hint);
+    json_put_bool(json, "retryable", err->retryable);
+    json_end_object(json);
 }
 
 static void put_sandbox(struct json_writer *json, const struct session *session)
@@ -166,7 +203,7 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
                  (int64_t)(sandbox ? sandbox_generation(sandbox) : session->slot.generation));
     sandbox_put_location(session->core, sandbox, json);
     json_put_int(json, "attempts", sandbox ? sandbox_attempts(sandbox) : 0);
-    json_put_text(json, "last_error", last_error ? last_error->message : NULL);
+    put_last_error(json, last_error);
     json_put_text(json, "previous_end",
                   end_reason_text_or_null(&session->slot.previous_end, previous_end));
     if (sandbox && sandbox_is_up(sandbox) && sandbox_report(sandbox))
@@ -242,6 +279,7 @@ static void put_identity(struct json_writer *json, const struct session *session
         end_reason_text(&session->ending.reason, reason);
     json_put_text(json, "end_reason", session->ending.reason.kind == END_NONE ? NULL : reason);
     json_put_int(json, "generation", (int64_t)session->slot.generation);
+    put_text_or_null(json, "node", session->core->parts.store->node);
 }
 
 static void put_times(struct json_writer *json, const struct session *session)
@@ -292,10 +330,18 @@ static void put_record_limits(struct json_writer *json, const json_t *spec)
         .memory_bytes = recorded_limit(spec, "memory_bytes", "memory_in_force"),
         .disk_bytes = has_disk ? recorded_limit(spec, "disk_bytes", "disk_in_force") : 0,
         .cpu_millis = (uint32_t)recorded_limit(spec, "cpu_millis", "cpu_in_force"),
-        .pids = (uint32_t)get_int(spec, "pids"),
+        .pids = (uint32_t)recorded_limit(spec, "pids", "pids_in_force"),
     };
 
     put_limits(json, &in_force);
+}
+
+static void put_record_mounts(struct json_writer *json, const json_t *spec)
+{
+    const json_t *mounts = json_object_get(spec, "mounts");
+    scoped(free) char *text = json_is_array(mounts) ? json_dumps(mounts, JSON_COMPACT) : NULL;
+
+    json_put_raw(json, "mounts", text ? text : "[]");
 }
 
 static void put_record_policy(struct json_writer *json, const struct session_record *record,
@@ -312,14 +358,15 @@ static void put_record_policy(struct json_writer *json, const struct session_rec
     for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
         json_put_bool(json, flags[i], json_is_true(json_object_get(spec, flags[i])));
     put_record_limits(json, spec);
+    put_record_mounts(json, spec);
     put_record_secrets(json, spec);
     put_kept(json, json_is_true(json_object_get(spec, "keep_files")),
              &(struct session_archive){ .bytes = (uint64_t)get_int(spec, "kept_bytes"),
                                         .wall_us = get_int(spec, "kept_at_us"),
                                         .generation = (uint64_t)get_int(spec, "kept_generation") });
-    put_timeout(json, "timeout", get_int(spec, "timeout_ms"));
-    put_timeout(json, "idle_timeout", record->idle_timeout_ms);
-    put_timeout(json, "max_lifetime", record->max_lifetime_ms);
+    put_timeout(json, "lease_seconds", "timeout", get_int(spec, "timeout_ms"));
+    put_timeout(json, "idle_timeout_seconds", "idle_timeout", record->idle_timeout_ms);
+    put_timeout(json, "max_lifetime_seconds", "max_lifetime", record->max_lifetime_ms);
 }
 
 static void put_record_identity(struct json_writer *json, const struct session_record *record)
@@ -332,6 +379,7 @@ static void put_record_identity(struct json_writer *json, const struct session_r
     json_put_text(json, "state", record->state);
     put_text_or_null(json, "end_reason", record->end_reason);
     json_put_int(json, "generation", (int64_t)record->generation);
+    put_text_or_null(json, "node", record->node);
 }
 
 static void put_record_sandbox(struct json_writer *json, const struct session_record *record)
@@ -341,7 +389,7 @@ static void put_record_sandbox(struct json_writer *json, const struct session_re
     json_put_text(json, "state", sandbox_state_name(SANDBOX_NONE));
     json_put_int(json, "generation", (int64_t)record->generation);
     json_put_int(json, "attempts", 0);
-    json_put_null(json, "last_error");
+    put_last_error(json, NULL);
     json_put_null(json, "previous_end");
     json_put_null(json, "isolation");
     json_end_object(json);

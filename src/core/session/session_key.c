@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/session_key.h"
 
 #include "base/alloc.h"
@@ -162,6 +163,7 @@ static void claim(struct session *session, uint64_t expected)
                                            .owner = session->identity.owner,
                                            .json = json },
                 on_claimed);
+    store_claim_guard(&asked->claim, session->identity.id);
     key->state = KEY_ASKED;
     key->version = asked->claim.version;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The session's answers to the reports of its sandbox, its budget and its approvals, and what it
  * answers to their questions: the tables that the assembly of the core gives to the rooms below. */
 
@@ -22,6 +23,7 @@ struct sandbox_order session_order(struct session *session)
         .limits = session->flavor.limits,
         .network = session->setup.network,
         .gpus = flavor_gpus(session),
+        .mounts_json = session->setup.mounts_json,
         .generation = session->slot.generation + 1,
         .preloaded = session_demands_preload(session),
     };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The session's side of core/sandbox/observer.h and core/money/observer.h. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/session.h"
 
 #include "base/alloc.h"
@@ -10,10 +11,12 @@
 #include "core/metrics.h"
 #include "core/money/budget.h"
 #include "core/money/flavor.h"
+#include "core/mounts.h"
 #include "core/sandbox/templates.h"
 #include "core/secrets.h"
 #include "core/session/clocks.h"
 #include "core/session/idempotency.h"
+#include "core/session/open_question.h"
 #include "core/session/scopes.h"
 #include "core/session/session_private.h"
 #include "core/session/source_question.h"
@@ -102,6 +105,8 @@ static struct session *make(struct core *core, const struct session_request *req
     session->identity.key = text_or_null(request->key);
     session->identity.labels_json = text_or_null(request->labels_json);
     session->setup.env_json = text_or_null(request->env_json);
+    session->setup.face_json = text_or_null(request->face_json);
+    session->setup.mounts_json = text_or_null(request->mounts_json);
     if (request->secrets_json) {
         session->setup.secrets = secrets_new(request->secrets_json);
         secrets_seal(session->setup.secrets, core->vault, session->identity.owner);
@@ -167,6 +172,8 @@ static const char *find_difference(const struct session *session,
         return "disk";
     if (request->env_json && !texts_equal(request->env_json, session->setup.env_json))
         return "env";
+    if (request->mounts_json && !str_equal(request->mounts_json, session->setup.mounts_json))
+        return "mounts";
     return NULL;
 }
 
@@ -220,27 +227,56 @@ static int check_same(const struct session *session, const struct session_reques
                       difference);
 }
 
+static void refuse_reused(struct error *err)
+{
+    error_named(err, ERR_CONFLICT, "idempotency_key_reused",
+                "this Idempotency-Key was used for another request");
+}
+
+static struct session *find_made(struct core *core, struct session_op *op)
+{
+    struct session *session = map_get(&core->sessions_by_id, op->id);
+
+    if (session && (session->state == SESSION_OPEN || session->state == SESSION_PAUSED))
+        session_touch(session);
+    if (!session)
+        error_named(&op->err, ERR_GONE, "session_ended",
+                    "the session created with this Idempotency-Key, %s, has ended", op->id);
+    return session;
+}
+
 static struct session *find_repeated(struct core *core, const struct session_request *request,
                                      struct session_op *op)
 {
-    struct session *session;
-
     switch (idempotency_check(core->idempotency, request, op->id)) {
     case IDEMPOTENCY_NEW:
         return NULL;
     case IDEMPOTENCY_DIFFERENT:
-        error_named(&op->err, ERR_CONFLICT, "idempotency_key_reused",
-                    "this Idempotency-Key was used for another request");
+        refuse_reused(&op->err);
         return NULL;
     case IDEMPOTENCY_SAME:
-        session = map_get(&core->sessions_by_id, op->id);
-        if (session && (session->state == SESSION_OPEN || session->state == SESSION_PAUSED))
-            session_touch(session);
-        if (!session)
-            error_named(&op->err, ERR_GONE, "session_ended",
-                        "the session created with this Idempotency-Key, %s, has ended", op->id);
-        return session;
+        return find_made(core, op);
     }
+    return NULL;
+}
+
+/* The session that the store has for this Idempotency-Key, if this node did not know of it. */
+static struct session *find_made_elsewhere(struct core *core, const struct session_request *request,
+                                           const struct open_answer *answer, struct session_op *op)
+{
+    if (!answer || !answer->is_known)
+        return NULL;
+    memcpy(op->id, answer->session_id, ID_SIZE);
+    if (idempotency_compare(request, answer->json) != IDEMPOTENCY_SAME) {
+        refuse_reused(&op->err);
+        return NULL;
+    }
+    if (!answer->is_elsewhere)
+        return find_made(core, op);
+    error_named(&op->err, ERR_CONFLICT, "idempotency_key_taken",
+                "session %s, on another node, was made for this Idempotency-Key", op->id);
+    error_hint(&op->err, "repeat the request: it finds that session");
+    op->err.retryable = true;
     return NULL;
 }
 
@@ -383,14 +419,26 @@ static struct backend *choose_backend(const struct core *core,
     return backend;
 }
 
+static int check_mounts(const struct core *core, const struct backend *backend,
+                        const struct session_request *request, struct error *err)
+{
+    scoped(mounts_fini) struct mounts mounts = { 0 };
+
+    if (!request->mounts_json)
+        return 0;
+    if (backend_check_mounts(backend, err) < 0 ||
+        mounts_parse(&mounts, request->mounts_json, err) < 0)
+        return -1;
+    return mounts_check(&mounts, core->parts.config, request->owner, err);
+}
+
 int session_check_enabled(const struct core *core, struct error *err)
 {
     if (core->parts.config->sessions.enabled)
         return 0;
     error_named(err, ERR_FORBIDDEN, "sessions_disabled",
                 "sessions are disabled (sessions.enabled is false)");
-    return error_hint(err, "run code with POST /execute (or 'sandglass execute') and without a "
-                           "session: each run has a sandbox of its own");
+    return error_hint_known(err, HINT_SESSIONS_DISABLED);
 }
 
 static int check_open(struct core *core, const struct session_request *request, struct error *err)
@@ -412,6 +460,7 @@ static struct backend *check_request(struct core *core, const struct session_req
         check_open(core, request, err) < 0 ? NULL : choose_backend(core, request, err);
 
     if (!backend || check_ceiling(core, request, err) < 0 ||
+        check_mounts(core, backend, request, err) < 0 ||
         (request->secrets_json && vault_open(core->vault, err) < 0))
         return NULL;
     return backend;
@@ -445,35 +494,49 @@ static void create(struct core *core, const struct session_request *request, str
     store_commit(core->parts.store, &session->record.ticket, on_created);
 }
 
-enum source_state { SOURCE_UNCHECKED, SOURCE_FOUND };
+/* The questions that have been answered already. */
+enum open_stage { OPEN_UNASKED, OPEN_ANSWERED, OPEN_SOURCE_FOUND };
 
 static void open_session(struct core *core, const struct session_request *request,
-                         struct session_op *op, session_done_fn *done, enum source_state source);
+                         struct session_op *op, session_done_fn *done, enum open_stage stage,
+                         const struct open_answer *answer);
 
 /* Meanwhile anything may have happened: everything is looked at again. */
+static void on_answered(struct core *core, const struct session_request *request,
+                        struct session_op *op, session_done_fn *done,
+                        const struct open_answer *answer)
+{
+    open_session(core, request, op, done, OPEN_ANSWERED, answer);
+}
+
 static void on_source_found(struct core *core, const struct session_request *request,
                             struct session_op *op, session_done_fn *done)
 {
-    open_session(core, request, op, done, SOURCE_FOUND);
+    open_session(core, request, op, done, OPEN_SOURCE_FOUND, NULL);
 }
 
 static void open_session(struct core *core, const struct session_request *request,
-                         struct session_op *op, session_done_fn *done, enum source_state source)
+                         struct session_op *op, session_done_fn *done, enum open_stage stage,
+                         const struct open_answer *answer)
 {
     struct session *session = NULL;
     struct backend *backend;
 
     *op = (struct session_op){ 0 };
+    if (stage == OPEN_UNASKED && open_question_ask(core, request, op, done, on_answered))
+        return;
     backend = check_request(core, request, &op->err);
     if (backend)
         session = find_repeated(core, request, op);
+    if (!session && op->err.code == ERR_NONE)
+        session = find_made_elsewhere(core, request, answer, op);
     if (!session && op->err.code == ERR_NONE)
         session = find_by_key(core, request, op);
     if (op->err.code != ERR_NONE)
         session_op_defer(op, core, done);
     else if (session)
         join(session, op, done);
-    else if (source == SOURCE_FOUND ||
+    else if (stage == OPEN_SOURCE_FOUND ||
              !source_question_ask(core, backend, request, op, done, on_source_found))
         create(core, request, op, done);
 }
@@ -481,5 +544,5 @@ static void open_session(struct core *core, const struct session_request *reques
 void session_open(struct core *core, const struct session_request *request, struct session_op *op,
                   session_done_fn *done)
 {
-    open_session(core, request, op, done, SOURCE_UNCHECKED);
+    open_session(core, request, op, done, OPEN_UNASKED, NULL);
 }

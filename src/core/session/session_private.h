@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The inside of a session, for the files of session/ only. */
 
+#include "core/grants.h"
 #include "core/session/session.h"
 #include "core/session/session_key.h"
 #include "core/session/session_recover.h"
@@ -10,7 +12,7 @@
 /* The names of a session, and the owner that can find it. */
 struct session_identity {
     char id[ID_SIZE];
-    uint64_t number;                  /* the order of creation, whatever the clocks say */
+    uint64_t number;                  /* the order of creation, independent of clocks */
     char *owner, *key, *on_behalf_of; /* owned; key may be NULL */
     char *labels_json;                /* owned; NULL without labels */
     char *map_key;                    /* owned; in core->sessions_by_key, NULL when it is not */
@@ -22,6 +24,8 @@ struct session_setup {
     char *template_name; /* owned */
     char *backend;       /* owned: the one that the caller has named; NULL without */
     char *env_json;      /* owned; NULL without variables */
+    char *mounts_json;   /* owned; NULL without mounts */
+    char *face_json;     /* owned; NULL without any: what the face that opened it needs later */
     struct network_policy network;
     struct secrets *secrets; /* owned; NULL without any */
     bool secrets_lost;       /* it had some, and the key that they were sealed with is gone */
@@ -59,7 +63,7 @@ struct session_background {
     char sandbox_id[ID_SIZE]; /* whose usage that is */
     int64_t seen_us;
     int64_t working_since_us;      /* 0: no work is seen */
-    struct sandbox_process worker; /* what worked most; number 0 where none is known */
+    struct sandbox_process worker; /* the process that worked most; number 0 where none is known */
 };
 
 struct session_clocks {
@@ -180,8 +184,22 @@ struct session_run {
     uint64_t last_number;               /* of an execution */
     uint64_t started;                   /* executions in its whole life */
     struct file_snapshot *files_before; /* owned: after the last run of code; NULL without one */
+    int64_t files_used_us;              /* see session_files_used_us() */
     char oom_sandbox_id[ID_SIZE];       /* the sandbox that `oom_kills` were seen in */
     uint32_t oom_kills;
+};
+
+/* The question to the other nodes for the part of the owner's caps that the next sandbox needs.
+ * Successors: unasked → asked → unasked | answered → unasked. */
+enum grants_state {
+    GRANTS_UNASKED,
+    GRANTS_ASKED,
+    GRANTS_ANSWERED, /* there is not enough: the start is refused, or makes room */
+};
+
+struct session_grants {
+    enum grants_state state;
+    struct grant_wish wish;
 };
 
 /* Kept with the session for core/money. */
@@ -209,6 +227,7 @@ struct session {
     struct session_ending ending;
     struct session_run run;
     struct session_purse money;
+    struct session_grants grants;
 };
 
 /* --- session.c: memory, state, record ---------------------------------------------------------- */
@@ -219,8 +238,8 @@ void session_set_state(struct session *session, enum session_state state);
 void session_unlink(struct session *session);     /* out of the maps */
 void session_unlink_key(struct session *session); /* its key is free for the next one */
 
-/* A claim of its creation was lost: it leaves no record, and ends with this error. One that was
- * created before ends too. */
+/* A claim of the session's creation was lost: it leaves no record, and ends with this error. A
+ * session that was created before ends too. */
 void session_refuse(struct session *session, const struct error *err);
 
 /* Texts are borrowed from the session, `spec` and `reason`. */
@@ -233,6 +252,11 @@ void session_ops_finish(struct list *ops, struct session *session, const struct 
 
 /* Calls op->done from the loop. */
 void session_op_defer(struct session_op *op, struct core *core, session_done_fn *done);
+
+/* --- session_request.c: a request that outlives the call ---------------------------------------- */
+
+void session_request_copy(struct session_request *copy, const struct session_request *request);
+void session_request_fini(struct session_request *request); /* of a copy; its secrets are wiped */
 
 /* --- session_end.c -------------------------------------------------------------------------- */
 
@@ -267,6 +291,15 @@ bool session_demands_preload(const struct session *session);
 
 /* Makes sure that a sandbox is on its way. */
 void session_want_sandbox(struct session *session);
+
+/* --- session_grants.c: with several nodes ----------------------------------------------------- */
+
+/* Whether its sandbox can be asked for now. False: other nodes are asked first, and the session is
+ * served again when they have answered. */
+bool session_may_start(struct session *session);
+
+/* No hold waits for it any more. */
+void session_stop_asking(struct session *session);
 
 /* --- reports of the sandbox, see session_observer.c ------------------------------------------ */
 

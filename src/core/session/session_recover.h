@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Sessions at the two ends of the daemon: what recovery.c and the assembly of the core call. */

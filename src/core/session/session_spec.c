@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/session_private.h"
 
 #include "base/alloc.h"
@@ -27,7 +28,7 @@ struct spec {
     bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown, wanted;
     bool keep_files;
     int64_t kept_bytes, kept_at_us, kept_generation, teardown_number, teardown_spent;
-    json_t *env;
+    json_t *env, *face, *mounts;
     const char *sealed;
 };
 
@@ -78,6 +79,8 @@ static void put_limits(struct json_writer *json, const struct session *session)
         json_put_int(json, "disk_in_force", (int64_t)in_force.disk_bytes);
     if (in_force.cpu_millis != asked->cpu_millis)
         json_put_int(json, "cpu_in_force", in_force.cpu_millis);
+    if (in_force.pids != asked->pids)
+        json_put_int(json, "pids_in_force", in_force.pids);
 }
 
 char *session_spec_text(const struct session *session)
@@ -132,6 +135,10 @@ char *session_spec_text(const struct session *session)
     json_put_int(&json, "events", (int64_t)session->record.event_sequence);
     if (session->setup.env_json)
         json_put_raw(&json, "env", session->setup.env_json);
+    if (session->setup.mounts_json)
+        json_put_raw(&json, "mounts", session->setup.mounts_json);
+    if (session->setup.face_json)
+        json_put_raw(&json, "face", session->setup.face_json);
     if (session->setup.secrets) {
         json_begin_array(&json, "secrets");
         secrets_write_names(session->setup.secrets->json, &json);
@@ -185,6 +192,8 @@ static const struct json_field fields[] = {
     { "executions", JSON_KIND_INT, FIELD(executions) },
     { "events", JSON_KIND_INT, FIELD(events) },
     { "env", JSON_KIND_OBJECT, FIELD(env) },
+    { "face", JSON_KIND_OBJECT, FIELD(face) },
+    { "mounts", JSON_KIND_LIST, FIELD(mounts) },
     { "sealed", JSON_KIND_TEXT, FIELD(sealed) },
 };
 
@@ -278,6 +287,8 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->run.started = (uint64_t)spec->executions;
     session->record.event_sequence = (uint64_t)spec->events;
     session->setup.env_json = spec->env ? json_dumps(spec->env, JSON_COMPACT) : NULL;
+    session->setup.mounts_json = spec->mounts ? json_dumps(spec->mounts, JSON_COMPACT) : NULL;
+    session->setup.face_json = spec->face ? json_dumps(spec->face, JSON_COMPACT) : NULL;
 }
 
 /* Without its key the session lives on, and says so when something is to be run in it. */

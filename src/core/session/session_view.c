@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session_view.h"
 
 #include "base/str.h"
@@ -112,6 +113,11 @@ const char *session_template_name(const struct session *session)
 const char *session_asked_backend(const struct session *session)
 {
     return session->setup.backend;
+}
+
+const char *session_face_json(const struct session *session)
+{
+    return session->setup.face_json;
 }
 
 const char *session_env_json(const struct session *session)
@@ -347,4 +353,14 @@ struct file_snapshot *session_exchange_files(struct session *session, struct fil
 
     session->run.files_before = files;
     return before;
+}
+
+int64_t session_files_used_us(const struct session *session)
+{
+    return session->run.files_used_us;
+}
+
+void session_note_files_known(struct session *session)
+{
+    session->run.files_used_us = 0;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/source_question.h"
 
 #include "base/alloc.h"
@@ -5,7 +6,6 @@
 #include "core/session/session_private.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct source_question {
     struct list node; /* core->source_questions */
@@ -18,35 +18,9 @@ struct source_question {
     source_answered_fn *answered;
 };
 
-#define TEXT(name) offsetof(struct session_request, name)
-
-static const size_t texts[] = {
-    TEXT(owner),       TEXT(on_behalf_of), TEXT(key),          TEXT(idempotency_key),
-    TEXT(labels_json), TEXT(env_json),     TEXT(secrets_json), TEXT(template_name),
-    TEXT(flavor),      TEXT(backend),
-};
-
-static char **text_at(struct session_request *request, size_t i)
-{
-    return (char **)((char *)request + texts[i]);
-}
-
-static void copy_request(struct session_request *copy, const struct session_request *request)
-{
-    *copy = *request;
-    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
-        if (*text_at(copy, i))
-            *text_at(copy, i) = xstrdup(*text_at(copy, i));
-}
-
 static void free_question(struct source_question *question)
 {
-    char *secrets = (char *)question->request.secrets_json;
-
-    if (secrets)
-        explicit_bzero(secrets, strlen(secrets));
-    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
-        free(*text_at(&question->request, i));
+    session_request_fini(&question->request);
     list_remove(&question->node);
     free(question);
 }
@@ -82,7 +56,7 @@ bool source_question_ask(struct core *core, struct backend *backend,
                                           .done = done,
                                           .answered = answered };
     list_init(&question->node);
-    copy_request(&question->request, request);
+    session_request_copy(&question->request, request);
     if (backend_find_source(
             backend, &(struct sandbox_source){ SOURCE_TEMPLATE, question->request.template_name },
             &question->asked)) {

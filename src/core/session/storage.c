@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/session/storage.h"
 #include "core/session/session_private.h"
 
@@ -10,7 +11,7 @@
 #include "core/session/session.h"
 #include "core/vault.h"
 #include "loop/worker.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 #include <dirent.h>
 #include <errno.h>
