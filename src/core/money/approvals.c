@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/money/approvals.h"
 
 #include "base/alloc.h"
@@ -360,6 +361,20 @@ void approvals_restore(struct approvals *approvals, const struct document_record
         session_set_approval(session, approval);
 }
 
+static bool is_of(const struct document_record *record, const char *session_id)
+{
+    scoped(json_decref) json_t *document = json_read(record->json, strlen(record->json), NULL);
+
+    return str_equal(json_string_value(json_object_get(document, "session")), session_id);
+}
+
+void approvals_restore_of(struct approvals *approvals, const struct document_record *record,
+                          const char *session_id)
+{
+    if (is_of(record, session_id) && !approvals_find(approvals, record->id))
+        approvals_restore(approvals, record);
+}
+
 static void resume(struct approval *approval)
 {
     struct session *session = session_of(approval);
@@ -382,6 +397,20 @@ void approvals_start(struct approvals *approvals)
 
     list_for_each_safe (approval, following, &approvals->all, node)
         resume(approval);
+}
+
+void approvals_resume_of(struct approvals *approvals, const char *session_id)
+{
+    struct approval *approval;
+    struct approval *following;
+
+    list_for_each_safe (approval, following, &approvals->all, node) {
+        if (!str_equal(approval->session_id, session_id))
+            continue;
+        approval_put(approval,
+                     approval->state == APPROVAL_PENDING ? 0 : keep_until_wall_us(approval));
+        resume(approval);
+    }
 }
 
 void approvals_repair(struct approvals *approvals)

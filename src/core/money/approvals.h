@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -43,7 +44,7 @@ struct approval {
     char *flavor;
     char *question;    /* why a person is asked */
     int64_t price;     /* for an hour, in micro-dollars; PRICE_UNKNOWN */
-    int64_t estimated; /* what the first window costs */
+    int64_t estimated; /* cost of the first window */
     enum approval_state state;
     bool for_session; /* approved for all of the session, not for one sandbox */
     struct stamp created, expires;
@@ -57,6 +58,11 @@ struct approval {
 struct approvals *approvals_new(struct core *core);
 void approvals_free(struct approvals *approvals); /* NULL is fine */
 void approvals_restore(struct approvals *approvals, const struct document_record *record);
+
+/* Of a session that has come from another node: those that name another session are left alone. */
+void approvals_restore_of(struct approvals *approvals, const struct document_record *record,
+                          const char *session_id);
+void approvals_resume_of(struct approvals *approvals, const char *session_id);
 void approvals_start(struct approvals *approvals); /* after recovery: their clocks go on */
 void approvals_repair(struct approvals *approvals);
 

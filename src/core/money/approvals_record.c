@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Approvals as documents of the store, and as what callers see. */
 
 #include "core/money/approvals_private.h"
@@ -155,6 +156,7 @@ void approval_write_fields(const struct approval *approval, struct json_writer *
     json_put_text(json, "id", approval->id);
     json_put_text(json, "kind", "approval");
     json_put_text(json, "state", approval_state_name(approval->state));
+    json_put_text(json, "session_id", approval->session_id);
     json_put_text(json, "session", approval->session_id);
     json_put_text(json, "owner", approval->owner);
     json_put_text(json, "requested_by", approval->requested_by);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/money/budget.h"
 
 #include "base/alloc.h"
@@ -38,8 +39,7 @@ struct sums budget_account_sums(const struct budget_account *account)
                           .held = still_held(&account->meter, &now) };
 }
 
-/* "svc" holds for svc and svc/ann. */
-static bool is_in_tree(const char *root, const char *owner)
+bool owner_is_in_tree(const char *root, const char *owner)
 {
     size_t length = strlen(root);
 
@@ -49,8 +49,9 @@ static bool is_in_tree(const char *root, const char *owner)
 }
 
 /* Of an owner and all below it. Held amounts are summed anew each time, so the sum cannot drift. */
-static struct sums tree_sums(const struct budgets *budgets, const char *root)
+struct sums budget_tree_sums(const struct budgets *budgets, const char *root)
 {
+    bool is_alone = !core_is_clustered(budgets->core); /* otherwise documents of grants have it */
     struct stamp now = stamp_now(budgets->core);
     struct sums sums = { 0 };
     struct map_slot *slot;
@@ -58,13 +59,13 @@ static struct sums tree_sums(const struct budgets *budgets, const char *root)
     map_for_each (slot, &budgets->by_owner) {
         const struct owner_account *owner = slot->value;
 
-        if (is_in_tree(root, owner->owner))
-            sums.spent += owner->spent;
+        if (owner_is_in_tree(root, owner->owner))
+            sums.spent += owner->spent + (is_alone ? owner->base : 0);
     }
     map_for_each (slot, &budgets->by_session) {
         const struct budget_account *account = slot->value;
 
-        if (!is_in_tree(root, account->owner->owner))
+        if (!owner_is_in_tree(root, account->owner->owner))
             continue;
         sums.spent += meter_unpaid(&account->meter, &now);
         sums.held += still_held(&account->meter, &now);
@@ -72,13 +73,16 @@ static struct sums tree_sums(const struct budgets *budgets, const char *root)
     return sums;
 }
 
-/* 0 without one. */
-static int64_t owner_cap(const struct budgets *budgets, const char *owner)
+/* With several nodes it is in the document of the grant. */
+int64_t budget_owner_cap(const struct budgets *budgets, const char *owner)
 {
+    const struct grant_document *document = grant_look(budgets->core->grants, GRANT_MONEY, owner);
     const struct owner_account *account = map_get(&budgets->by_owner, owner);
+    int64_t set = account ? account->cap : -1;
 
-    return account && account->cap >= 0 ? account->cap
-                                        : budgets->core->parts.config->budget.owner_cap;
+    if (document)
+        set = document->cap;
+    return set >= 0 ? set : budgets->core->parts.config->budget.owner_cap;
 }
 
 /* The cap that leaves least, of the owner's own and of those above it. */
@@ -87,25 +91,39 @@ struct narrowest {
     int64_t left; /* INT64_MAX without a cap */
 };
 
-static struct narrowest narrowest_cap(const struct budget_account *account)
+enum certainty { HOPED, FIRM };
+
+static int64_t left_of(const struct budgets *budgets, const char *owner, int64_t own_held,
+                       enum certainty certainty)
+{
+    struct grants *grants = budgets->core->grants;
+    int64_t cap, left;
+    struct sums all;
+
+    if (grants) {
+        left = certainty == FIRM ? grant_room(grants, GRANT_MONEY, owner)
+                                 : grant_hope(grants, GRANT_MONEY, owner);
+        return left == INT64_MAX ? INT64_MAX : left + own_held;
+    }
+    cap = budget_owner_cap(budgets, owner);
+    all = budget_tree_sums(budgets, owner);
+    return cap ? cap - all.spent - (all.held - own_held) : INT64_MAX;
+}
+
+static struct narrowest narrowest_cap(const struct budget_account *account,
+                                      enum certainty certainty)
 {
     const struct budgets *budgets = account->budgets;
     int64_t own_held = budget_account_sums(account).held;
     scoped(free) char *name = xstrdup(account->owner->owner);
     struct narrowest narrowest = { .left = INT64_MAX };
-    char *slash;
 
     do {
-        struct sums all = tree_sums(budgets, name);
-        int64_t cap = owner_cap(budgets, name);
-        int64_t left = cap - all.spent - (all.held - own_held);
+        int64_t left = left_of(budgets, name, own_held, certainty);
 
-        if (cap && left < narrowest.left)
-            narrowest = (struct narrowest){ cap, left };
-        slash = strrchr(name, '/');
-        if (slash)
-            *slash = '\0';
-    } while (slash);
+        if (left < narrowest.left)
+            narrowest = (struct narrowest){ budget_owner_cap(budgets, name), left };
+    } while (owner_climb(name));
     return narrowest;
 }
 
@@ -116,14 +134,25 @@ int64_t budget_window_us(const struct core *core)
 
 /* --- caps ---------------------------------------------------------------------------------- */
 
-struct room budget_account_room(const struct budget_account *account, bool session_cap_holds)
+static struct room room_of(const struct budget_account *account, bool session_cap_holds,
+                           enum certainty certainty)
 {
     struct sums own = budget_account_sums(account);
 
     return (struct room){
         .session = session_cap_holds ? account->cap - own.spent : INT64_MAX,
-        .owner = narrowest_cap(account).left,
+        .owner = narrowest_cap(account, certainty).left,
     };
+}
+
+struct room budget_account_room(const struct budget_account *account, bool session_cap_holds)
+{
+    return room_of(account, session_cap_holds, HOPED);
+}
+
+struct room budget_account_firm_room(const struct budget_account *account, bool session_cap_holds)
+{
+    return room_of(account, session_cap_holds, FIRM);
 }
 
 bool room_fits(const struct room *room, int64_t amount)
@@ -136,7 +165,7 @@ void budget_account_describe_lack(const struct budget_account *account, const st
                                   int64_t amount, char *text, size_t size)
 {
     bool of_session = amount > room->session;
-    int64_t cap = of_session ? account->cap : narrowest_cap(account).cap;
+    int64_t cap = of_session ? account->cap : narrowest_cap(account, HOPED).cap;
     int64_t left = MAX(of_session ? room->session : room->owner, (int64_t)0);
     char amounts[3][MONEY_TEXT_SIZE];
 
@@ -274,8 +303,8 @@ int64_t budget_spent(const struct session *session)
 static void put_owner(struct json_writer *json, const char *key, const struct budgets *budgets,
                       const struct owner_account *owner)
 {
-    struct sums sums = tree_sums(budgets, owner->owner);
-    int64_t cap = owner_cap(budgets, owner->owner);
+    struct sums sums = budget_sums_of_all(budgets, owner->owner);
+    int64_t cap = budget_owner_cap(budgets, owner->owner);
 
     json_begin_object(json, key);
     json_put_text(json, "owner", owner->owner);
@@ -300,6 +329,7 @@ static void put_meter(struct json_writer *json, const struct meter *meter)
     }
     json_begin_object(json, "meter");
     json_put_text(json, "flavor", meter->flavor);
+    json_put_text(json, "sandbox_id", *meter->sandbox_id ? meter->sandbox_id : NULL);
     json_put_text(json, "sandbox", *meter->sandbox_id ? meter->sandbox_id : NULL);
     json_put_money(json, "price_per_hour", meter->price);
     json_put_time(json, "started_at", meter->started.wall_us);
@@ -314,6 +344,7 @@ void budget_write_json(struct session *session, struct json_writer *json, const 
     scoped(free) char *granted = json_dumps(account->granted, JSON_COMPACT);
 
     json_begin_object(json, key);
+    json_put_text(json, "session_id", session_id(session));
     json_put_text(json, "session", session_id(session));
     json_put_bool(json, "auto_approve", account->auto_approve);
     json_put_money(json, "cap_usd", account->cap);
@@ -333,6 +364,12 @@ void budget_set_owner_cap(struct budgets *budgets, const char *owner, int64_t ca
 
     account->cap = cap;
     owner_account_put(budgets, account);
+}
+
+void budget_visit_owner(struct grant_visit *visit, struct budgets *budgets, const char *owner,
+                        int64_t cap, grant_visit_fn *done)
+{
+    grant_visit_begin(visit, budgets->core->grants, GRANT_MONEY, owner, cap, done);
 }
 
 void budget_write_owner_json(struct budgets *budgets, const char *owner, struct json_writer *json,

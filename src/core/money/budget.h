@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -13,14 +14,19 @@
  * Each of these is written with the record of the sandbox that it belongs to, so both are in one
  * transaction: a daemon that is killed at any moment neither loses nor repeats a charge. Time is
  * that of the boot clock, so it counts while the daemon is down, and setting the wall clock
- * changes no charge. A sandbox that was dead when the next daemon came is charged up to the end of
+ * changes no charge. After a boot, and on another node, it is that of the clock of a shared store, or
+ * of the wall clock where there is none. A sandbox that was dead when the next daemon came is charged up to the end of
  * its window at most.
+ *
+ * With several nodes the amounts of an owner are granted to each of them (core/grants.h), and spent
+ * amounts are recorded by the node that was charged. budget_ask() comes before budget_reserve().
  *
  * Caps: that of the session holds for everything that no person has approved, and for all while
  * auto_approve is on; that of the owner holds always, for the owner and all below it: svc/ann and
  * svc/bob together stay under the cap of svc.
  */
 
+#include "core/grants.h"
 #include "core/session_view.h"
 
 struct budgets;
@@ -41,6 +47,13 @@ void budgets_restore(struct budgets *budgets, const struct document_record *reco
  * still unknown waits for budget_resume(). */
 void budgets_start(struct budgets *budgets);
 void budget_resume(struct session *session);
+
+/* The same for one session that has come from another node. Its document is put again: the stamps in
+ * it were those of another machine. */
+void budget_recover(struct session *session);
+
+/* The session goes to another node, with its document. */
+void budget_forget(struct session *session);
 
 /* Writes all accounts again: the store has lost some. */
 void budgets_repair(struct budgets *budgets);
@@ -75,8 +88,13 @@ void budget_grant(struct session *session, const char *flavor);
 /* --- the meter of the session's sandbox ------------------------------------------------------ */
 
 /* Holds a window for the session's flavor, unless it is free or one is held already. ERR_LIMIT
- * "budget_exhausted" when a cap forbids it. */
+ * "budget_exhausted" when a cap forbids it; ERR_UNAVAILABLE when the other nodes have to be asked
+ * first. */
 int budget_reserve(struct session *session, struct error *err);
+
+/* Asks the other nodes for what budget_reserve() will hold: 1 when `answered` comes, 0 when nothing
+ * is to be asked. */
+int budget_ask(struct session *session, struct grant_wish *wish, grant_wish_fn *answered);
 
 /* The caps do not allow another window of this flavor: asks an approver whether the session may
  * have it again. The question stays pending until it is decided. */
@@ -116,5 +134,10 @@ void budget_write_json(struct session *session, struct json_writer *json, const 
 
 /* Of all sessions of an owner; -1 as cap is that of the settings again, 0 is none. */
 void budget_set_owner_cap(struct budgets *budgets, const char *owner, int64_t cap);
+
+/* With several nodes instead of that: the cap is the same for all of them, and `done` comes when it
+ * is written. With GRANT_CAP_KEEP the amounts of all nodes are only read again. */
+void budget_visit_owner(struct grant_visit *visit, struct budgets *budgets, const char *owner,
+                        int64_t cap, grant_visit_fn *done);
 void budget_write_owner_json(struct budgets *budgets, const char *owner, struct json_writer *json,
                              const char *key);

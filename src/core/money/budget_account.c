@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/money/budget_account.h"
 
 #include "base/alloc.h"
@@ -10,6 +11,7 @@
 void meter_clear(struct meter *meter)
 {
     free(meter->flavor);
+    free(meter->covered_by);
     *meter = (struct meter){ 0 };
 }
 
@@ -61,6 +63,7 @@ void budget_account_free(struct budget_account *account)
 {
     if (account->timer.loop)
         timer_stop(&account->timer);
+    grant_wish_end(&account->wish);
     map_remove(&account->budgets->by_session, account->session_id);
     meter_clear(&account->meter);
     json_decref(account->granted);
@@ -79,6 +82,7 @@ struct budgets *budgets_new(struct core *core)
     struct budgets *budgets = xnew(struct budgets);
 
     budgets->core = core;
+    budget_set_grant_rules(core);
     return budgets;
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/money/budget.h"
 
 #include "base/alloc.h"
@@ -52,16 +53,31 @@ static void warn_session(struct session *session, struct budget_account *account
     session_emit(session, "budget.threshold", buffer_text(&data));
 }
 
-static void warn_owner(struct budgets *budgets, struct owner_account *owner)
+int64_t budget_next_warning(const struct core *core, int64_t threshold, int64_t spent)
+{
+    int64_t first = core->parts.config->budget.first_warning;
+
+    return next_warning_after(threshold ? threshold : first, spent);
+}
+
+void budget_warn_owner(struct core *core, const char *owner, int64_t spent, int64_t threshold,
+                       int64_t next)
 {
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
+
+    write_warning(&data, "owner", spent, threshold, next);
+    events_emit(core->events, "", owner, 0, "budget.threshold", buffer_text(&data));
+}
+
+/* With several nodes the sum of all of them counts: budget_grants.c. */
+static void warn_owner(struct budgets *budgets, struct owner_account *owner)
+{
     int64_t threshold = owner->next_warning;
 
-    if (!threshold || owner->spent < threshold)
+    if (!threshold || owner->spent < threshold || core_is_clustered(budgets->core))
         return;
     owner->next_warning = next_warning_after(threshold, owner->spent);
-    write_warning(&data, "owner", owner->spent, threshold, owner->next_warning);
-    events_emit(budgets->core->events, "", owner->owner, 0, "budget.threshold", buffer_text(&data));
+    budget_warn_owner(budgets->core, owner->owner, owner->spent, threshold, owner->next_warning);
 }
 
 /* A sandbox that cost something has been paid in full. */
@@ -72,6 +88,7 @@ static void emit_charged(struct session *session, const struct budget_account *a
     struct json_writer json = JSON_WRITER(&data);
 
     json_begin_object(&json, NULL);
+    json_put_text(&json, "sandbox_id", meter->sandbox_id);
     json_put_text(&json, "sandbox", meter->sandbox_id);
     json_put_text(&json, "flavor", meter->flavor);
     json_put_money(&json, "price_per_hour", meter->price);
@@ -103,6 +120,7 @@ static void put_both(const struct budget_account *account)
 {
     budget_account_put(account, 0);
     owner_account_put(account->budgets, account->owner);
+    budget_note_use(account);
 }
 
 /* The cost until then is spent, no longer held. */
@@ -139,14 +157,17 @@ static int64_t warning_us(const struct budget_account *account)
 
 static void on_timer(struct timer *timer);
 
+/* While other nodes are asked for the next window, their answer is the next renewal. */
 static void arm(struct budget_account *account)
 {
     struct loop *loop = account->budgets->core->loop;
+    int64_t next_us =
+        MIN(account->wish.grant ? INT64_MAX : renewal_us(account), warning_us(account));
 
     if (!account->timer.loop)
         timer_init(&account->timer, loop, on_timer);
-    if (meter_is_running(&account->meter))
-        timer_arm_at(&account->timer, MIN(renewal_us(account), warning_us(account)));
+    if (meter_is_running(&account->meter) && next_us != INT64_MAX)
+        timer_arm_at(&account->timer, next_us);
     else
         timer_stop(&account->timer);
 }
@@ -176,24 +197,43 @@ void budget_ask_to_continue(struct session *session, const char *name, const cha
                         &(struct approval_origin){ .on_behalf_of = session_on_behalf_of(session) });
 }
 
-/* False when a cap forbids another window. */
-static bool renew(struct session *session, struct budget_account *account, const struct stamp *now,
-                  char lack[LACK_SIZE])
+enum renewal { RENEWED, RENEWAL_ASKED, RENEWAL_REFUSED };
+
+static void on_renewal_answered(struct grant_wish *wish);
+
+/* Other nodes have the time until the window ends. */
+static bool ask_for_window(struct budget_account *account, int64_t amount, const struct stamp *now)
+{
+    int64_t patience_us = MAX(account->meter.until.boot_us - now->boot_us, (int64_t)1);
+    int64_t more = MAX(amount - budget_account_sums(account).held, (int64_t)1);
+
+    return account->wish.grant ||
+           budget_wish(account, more, patience_us, &account->wish, on_renewal_answered);
+}
+
+static enum renewal renew(struct session *session, struct budget_account *account,
+                          const struct stamp *now, char lack[LACK_SIZE])
 {
     struct meter *meter = &account->meter;
+    bool session_holds = session_cap_holds(session, account);
     int64_t amount = money_cost(meter->price, budget_window_us(session_core(session)));
-    struct room room = budget_account_room(account, session_cap_holds(session, account));
+    struct room room = budget_account_firm_room(account, session_holds);
 
     if (room_fits(&room, amount)) {
         meter->held = amount;
         meter->until = later(*now, budget_window_us(session_core(session)));
-        return true;
+        return RENEWED;
     }
-    budget_account_describe_lack(account, &room, amount, lack, LACK_SIZE);
+    if (*lack) /* the other nodes have answered */
+        room = budget_account_room(account, session_holds);
+    else if (amount <= room.session && ask_for_window(account, amount, now))
+        return RENEWAL_ASKED;
+    if (!*lack)
+        budget_account_describe_lack(account, &room, amount, lack, LACK_SIZE);
     emit_exhausted(session, account, meter, lack);
     log_info("budget exhausted; removing its sandbox", kv("session", session_id(session)),
              kv("why", lack));
-    return false;
+    return RENEWAL_REFUSED;
 }
 
 /* Its sandbox goes, and with it what was chosen; what it had can be approved again. */
@@ -205,22 +245,38 @@ static void run_dry(struct session *session, const struct budget_account *accoun
     budget_ask_to_continue(session, flavor, lack);
 }
 
-static void tick(struct session *session, struct budget_account *account)
+/* `refusal` is what other nodes have said to the next window; "": they were not asked. */
+static void tick_with(struct session *session, struct budget_account *account, const char *refusal)
 {
     struct stamp now = stamp_now(session_core(session));
-    bool goes_on = true;
+    enum renewal renewal = RENEWED;
     char lack[LACK_SIZE];
 
     if (!meter_is_running(&account->meter))
         return;
+    snprintf(lack, sizeof(lack), "%s", refusal);
     charge(session, account, &now);
     if (now.boot_us >= renewal_us(account))
-        goes_on = renew(session, account, &now, lack);
+        renewal = renew(session, account, &now, lack);
     put_both(account);
-    if (goes_on)
-        arm(account);
-    else
+    if (renewal == RENEWAL_REFUSED)
         run_dry(session, account, lack);
+    else
+        arm(account);
+}
+
+static void tick(struct session *session, struct budget_account *account)
+{
+    tick_with(session, account, "");
+}
+
+static void on_renewal_answered(struct grant_wish *wish)
+{
+    struct budget_account *account = container_of(wish, struct budget_account, wish);
+    struct session *session = map_get(&account->budgets->core->sessions_by_id, account->session_id);
+
+    if (session)
+        tick_with(session, account, wish->err.code == ERR_NONE ? "" : wish->err.message);
 }
 
 static void on_timer(struct timer *timer)
@@ -237,7 +293,7 @@ int budget_reserve(struct session *session, struct error *err)
     const struct config_flavor *flavor =
         config_flavor_find(session_core(session)->parts.config, session_flavor(session));
     struct budget_account *account;
-    struct room room;
+    struct room room, firm;
     int64_t amount;
     char lack[LACK_SIZE];
 
@@ -248,6 +304,10 @@ int budget_reserve(struct session *session, struct error *err)
         return 0;
     amount = budget_estimate(session_core(session), flavor);
     room = budget_account_room(account, session_cap_holds(session, account));
+    firm = budget_account_firm_room(account, session_cap_holds(session, account));
+    if (room_fits(&room, amount) && !room_fits(&firm, amount))
+        return error_named(err, ERR_UNAVAILABLE, "cap_unconfirmed",
+                           "what the owner has spent on other nodes is not confirmed yet");
     if (!room_fits(&room, amount)) {
         struct meter wanted = { .flavor = flavor->name };
 
@@ -259,7 +319,26 @@ int budget_reserve(struct session *session, struct error *err)
                                      .price = flavor->price_per_hour,
                                      .held = amount };
     budget_account_put(account, 0);
+    budget_note_use(account);
     return 0;
+}
+
+int budget_ask(struct session *session, struct grant_wish *wish, grant_wish_fn *answered)
+{
+    const struct config_flavor *flavor =
+        config_flavor_find(session_core(session)->parts.config, session_flavor(session));
+    struct budget_account *account;
+    struct room room;
+    int64_t amount;
+
+    if (!flavor || flavor->price_per_hour <= 0)
+        return 0;
+    account = budget_account_open(session);
+    amount = budget_estimate(session_core(session), flavor);
+    room = budget_account_room(account, session_cap_holds(session, account));
+    if (account->meter.flavor || amount > room.session || amount <= 0)
+        return 0;
+    return budget_wish(account, amount, GRANT_PATIENCE_US, wish, answered);
 }
 
 static struct budget_account *account_with_meter(const struct session *session)
@@ -315,6 +394,7 @@ static void settle(struct session *session, struct budget_account *account, cons
         emit_charged(session, account);
     }
     meter_clear(&account->meter);
+    grant_wish_end(&account->wish);
     put_both(account);
     arm(account);
 }
@@ -335,6 +415,7 @@ void budget_release(struct session *session)
         return;
     meter_clear(&account->meter);
     budget_account_put(account, 0);
+    budget_note_use(account);
 }
 
 void budget_close(struct session *session)
@@ -360,28 +441,55 @@ static enum metered_sandbox find_sandbox(const struct session *session, const st
     return session_core(session)->money->metered_sandbox(session, meter->sandbox_id);
 }
 
+static void recover(struct session *session)
+{
+    struct budget_account *account = account_with_meter(session);
+    struct stamp now = stamp_now(session_core(session));
+
+    if (!account)
+        return;
+    budget_take_over(account);
+    switch (find_sandbox(session, &account->meter)) {
+    case METERED_GONE:
+        settle(session, account, &now);
+        break;
+    case METERED_UNKNOWN:
+        break;
+    case METERED_UP:
+        tick(session, account);
+        break;
+    }
+}
+
 void budgets_start(struct budgets *budgets)
 {
     struct session *session;
     struct session *following;
 
-    session_for_each_safe (session, following, budgets->core) {
-        struct budget_account *account = account_with_meter(session);
-        struct stamp now = stamp_now(budgets->core);
+    session_for_each_safe (session, following, budgets->core)
+        recover(session);
+}
 
-        if (!account)
-            continue;
-        switch (find_sandbox(session, &account->meter)) {
-        case METERED_GONE:
-            settle(session, account, &now);
-            break;
-        case METERED_UNKNOWN:
-            break;
-        case METERED_UP:
-            tick(session, account);
-            break;
-        }
-    }
+void budget_recover(struct session *session)
+{
+    struct budget_account *account =
+        budget_account_find(session_core(session)->budgets, session_id(session));
+
+    if (!account)
+        return;
+    recover(session);
+    budget_account_put(account, 0);
+}
+
+void budget_forget(struct session *session)
+{
+    struct budget_account *account =
+        budget_account_find(session_core(session)->budgets, session_id(session));
+
+    if (!account)
+        return;
+    budget_note_use(account);
+    budget_account_free(account);
 }
 
 void budget_resume(struct session *session)

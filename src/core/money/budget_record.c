@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Accounts as documents of the store. */
 
 #include "core/money/budget_account.h"
@@ -13,12 +14,32 @@
 
 enum { DOCUMENT_MAXIMUM = 64 * 1024 };
 
-/* So that also the owner without a name has an id. */
+/* So that also the owner without a name has an id. Nodes that share a store have a record each:
+ * "owner@NODE:NAME"; a sole daemon writes "owner:NAME". */
 #define OWNER_PREFIX "owner:"
+#define NODE_PREFIX "owner@"
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-static void put_meter(struct json_writer *json, const struct meter *meter)
+/* By the clock of the server, which all nodes know, so that the clock of none has to be right. */
+static void put_shared_start(struct json_writer *json, const struct core *core,
+                             const struct meter *meter)
+{
+    int64_t ahead_us = core->parts.store->server_ahead_us;
+
+    if (meter_is_running(meter) && ahead_us)
+        json_put_int(json, "started_server_us", meter->started.boot_us + ahead_us);
+}
+
+static void put_cover(struct json_writer *json, const struct core *core, const struct meter *meter)
+{
+    if (!core_is_clustered(core))
+        return;
+    json_put_text(json, "node", meter->covered_by ? meter->covered_by : core->parts.node);
+    json_put_int(json, "life", meter->covered_by ? meter->covered_life : grants_life(core->grants));
+}
+
+static void put_meter(struct json_writer *json, const struct core *core, const struct meter *meter)
 {
     json_begin_object(json, "meter");
     json_put_text(json, "flavor", meter->flavor);
@@ -30,6 +51,8 @@ static void put_meter(struct json_writer *json, const struct meter *meter)
     json_put_int(json, "started_boot_us", meter->started.boot_us);
     json_put_int(json, "until_wall_us", meter->until.wall_us);
     json_put_int(json, "until_boot_us", meter->until.boot_us);
+    put_shared_start(json, core, meter);
+    put_cover(json, core, meter);
     json_end_object(json);
 }
 
@@ -46,7 +69,7 @@ void budget_account_put(const struct budget_account *account, int64_t expires_wa
     json_put_int(&json, "next_warning", account->next_warning);
     json_put_raw(&json, "granted", granted);
     if (account->meter.flavor)
-        put_meter(&json, &account->meter);
+        put_meter(&json, account->budgets->core, &account->meter);
     json_end_object(&json);
     store_put_document(account->budgets->core->parts.store,
                        &(struct document_record){ .kind = BUDGET_SESSION_KIND,
@@ -59,10 +82,14 @@ void budget_account_put(const struct budget_account *account, int64_t expires_wa
 void owner_account_put(struct budgets *budgets, const struct owner_account *account)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(DOCUMENT_MAXIMUM);
-    scoped(free) char *id = xasprintf("%s%s", OWNER_PREFIX, account->owner);
+    const char *node = core_is_clustered(budgets->core) ? budgets->core->parts.node : NULL;
+    scoped(free) char *id = node ? xasprintf("%s%s:%s", NODE_PREFIX, node, account->owner)
+                                 : xasprintf("%s%s", OWNER_PREFIX, account->owner);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
+    if (node)
+        json_put_text(&json, "node", node);
     json_put_int(&json, "cap", account->cap);
     json_put_int(&json, "spent", account->spent);
     json_put_int(&json, "next_warning", account->next_warning);
@@ -80,8 +107,12 @@ void budgets_repair(struct budgets *budgets)
 
     map_for_each (slot, &budgets->by_session)
         budget_account_put(slot->value, 0);
-    map_for_each (slot, &budgets->by_owner)
-        owner_account_put(budgets, slot->value);
+    map_for_each (slot, &budgets->by_owner) {
+        const struct owner_account *account = slot->value;
+
+        if (!core_is_clustered(budgets->core) || account->spent)
+            owner_account_put(budgets, account);
+    }
 }
 
 /* --- reading: what is missing or cannot be meant keeps its default -------------------------- */
@@ -107,6 +138,34 @@ static struct stamp get_stamp(const struct core *core, const json_t *document, c
     return stamp;
 }
 
+static int64_t get_us(const json_t *document, const char *name)
+{
+    return json_integer_value(json_object_get(document, name));
+}
+
+/* The clock of the server is better than two wall clocks, each of which may have been set. */
+static void get_shared_start(const struct core *core, const json_t *document, struct meter *meter)
+{
+    int64_t ahead_us = core->parts.store->server_ahead_us;
+    int64_t started_us = get_us(document, "started_server_us");
+    int64_t window_us = get_us(document, "until_boot_us") - get_us(document, "started_boot_us");
+
+    if (core->parts.store->load.same_boot || !ahead_us || !started_us)
+        return;
+    meter->started.boot_us = MIN(started_us - ahead_us, stamp_now(core).boot_us);
+    meter->until.boot_us = meter->started.boot_us + window_us;
+}
+
+static void get_cover(const struct core *core, const json_t *document, struct meter *meter)
+{
+    const char *node = json_string_value(json_object_get(document, "node"));
+
+    if (!node || !core_is_clustered(core) || str_equal(node, core->parts.node))
+        return;
+    meter->covered_by = xstrdup(node);
+    meter->covered_life = json_integer_value(json_object_get(document, "life"));
+}
+
 static void get_meter(const struct core *core, const json_t *document, struct meter *meter)
 {
     const char *flavor = json_string_value(json_object_get(document, "flavor"));
@@ -121,6 +180,8 @@ static void get_meter(const struct core *core, const json_t *document, struct me
     get_amount(document, "held", 0, &meter->held);
     meter->started = get_stamp(core, document, "started_wall_us", "started_boot_us");
     meter->until = get_stamp(core, document, "until_wall_us", "until_boot_us");
+    get_shared_start(core, document, meter);
+    get_cover(core, document, meter);
 }
 
 static void restore_session(struct budgets *budgets, const struct document_record *record,
@@ -142,17 +203,34 @@ static void restore_session(struct budgets *budgets, const struct document_recor
     get_meter(budgets->core, json_object_get(document, "meter"), &account->meter);
 }
 
+/* Money that the nodes of a cluster have spent counts for a sole daemon too, and the other way
+ * round. */
+static void restore_base(struct owner_account *account, const json_t *document)
+{
+    int64_t spent = 0;
+
+    get_amount(document, "spent", 0, &spent);
+    account->base += spent;
+}
+
 static void restore_owner(struct budgets *budgets, const struct document_record *record,
                           const json_t *document)
 {
+    const char *node = json_string_value(json_object_get(document, "node"));
+    bool is_clustered = core_is_clustered(budgets->core);
     struct owner_account *account;
 
-    if (!str_starts_with(record->id, OWNER_PREFIX))
+    if (!str_starts_with(record->id, node ? NODE_PREFIX : OWNER_PREFIX))
         return;
-    account = owner_account_open(budgets, record->id + strlen(OWNER_PREFIX));
-    get_amount(document, "cap", -1, &account->cap);
-    get_amount(document, "spent", 0, &account->spent);
-    get_amount(document, "next_warning", 0, &account->next_warning);
+    account = owner_account_open(budgets, node ? record->owner : record->id + strlen(OWNER_PREFIX));
+    if (!node)
+        get_amount(document, "cap", -1, &account->cap);
+    if (node ? !is_clustered : is_clustered) {
+        restore_base(account, document);
+    } else if (!node || str_equal(node, budgets->core->parts.node)) {
+        get_amount(document, "spent", 0, &account->spent);
+        get_amount(document, "next_warning", 0, &account->next_warning);
+    }
 }
 
 void budgets_restore(struct budgets *budgets, const struct document_record *record)
