@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/combined_output.h"
 
 uint64_t combined_output_length(const struct combined_output *merged)

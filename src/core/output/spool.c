@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/spool_private.h"
 
 #include "base/alloc.h"
@@ -313,12 +314,13 @@ static bool is_resumed(const struct spool *spool, const struct spool_follower *v
     return false;
 }
 
+/* Without a source, too: after a restart, readers come before the sandbox has answered. */
 void spool_follower_vanished(struct spool *spool, struct spool_follower *follower)
 {
     bool was_waited_for = list_is_linked(&follower->node) && !is_resumed(spool, follower);
 
     list_remove(&follower->node);
-    if (was_waited_for && spool->source.fd >= 0)
+    if (was_waited_for && spool->phase != SPOOL_FINISHED)
         keep_place(spool, follower->offset);
     else
         spool_unfollow(spool, follower);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/spool_private.h"
 
 #include "base/str.h"
@@ -9,7 +10,7 @@
 #include <sys/stat.h>
 
 enum {
-    LEAST_CAP_BYTES = 64 * 1024, /* of a stream, whatever quota is exceeded */
+    LEAST_CAP_BYTES = 64 * 1024, /* of a stream; an exceeded quota does not make its cap smaller */
     PUNCH_BYTES = 4 * 1024 * 1024,
 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/spool_files.h"
 
 #include <stdio.h>
@@ -8,6 +9,7 @@ static const char *const endings[SPOOL_FILES] = {
     [SPOOL_STDOUT] = "out",
     [SPOOL_STDERR] = "err",
     [SPOOL_ORDER] = "order",
+    [SPOOL_SHOWN] = "shown",
 };
 
 void spool_file_name(char name[SPOOL_NAME_SIZE], const char *execution_id, enum spool_file file)

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The files of an execution's output, below the state directory: output/ID.out, output/ID.err and
- * output/ID.order. Only spool_files.c makes and parses these names.
+ * The files of an execution's output, below the state directory: output/ID.out, output/ID.err,
+ * output/ID.order and output/ID.shown. Only spool_files.c makes and parses these names.
  */
 
 #include "base/id.h"
@@ -17,6 +18,7 @@ enum spool_file {
     SPOOL_STDOUT,
     SPOOL_STDERR,
     SPOOL_ORDER, /* see stream_order.h */
+    SPOOL_SHOWN, /* see displays.h */
     SPOOL_FILES
 };
 

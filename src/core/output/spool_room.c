@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/spool_private.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The first half of workspace_archive.h: from a sandbox that ends into an archive. */
 
 #include "base/alloc.h"

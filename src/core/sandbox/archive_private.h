@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Private to archive_pack.c, archive_restore.c and workspace_archive.c. */
@@ -19,7 +20,7 @@ struct archive_work {
     struct agent_request request;
     struct io_watch stream; /* its fd is owned; -1 without */
     struct timer timer;     /* the bound */
-    struct deferred later;  /* finishes from the loop what has failed at once */
+    struct deferred later;  /* finishes work that failed at once from the loop */
     struct error err;
     int file; /* owned; -1 without */
     uint64_t bytes;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The second half of workspace_archive.h: from the archive into the next sandbox. */
 
 #include "base/alloc.h"

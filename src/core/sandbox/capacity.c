@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/capacity.h"
 
 #include "base/alloc.h"
@@ -11,6 +12,7 @@
 #include "wire/json.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { LEAVING_TIMEOUT_US = 30 * 1000 * 1000 };
@@ -33,11 +35,14 @@ struct capacity {
     size_t waiting;
 };
 
+static const struct grant_rules slot_rules;
+
 struct capacity *capacity_new(struct core *core)
 {
     struct capacity *capacity = xnew(struct capacity);
 
     capacity->core = core;
+    grants_set_rules(core->grants, GRANT_SLOTS, &slot_rules);
     list_init(&capacity->queue);
     list_init(&capacity->idle);
     return capacity;
@@ -108,11 +113,29 @@ static bool has_burst(const struct capacity *capacity)
            capacity->held < (size_t)(config->capacity.max_sandboxes + config->capacity.burst);
 }
 
-static bool owner_has_room(const struct capacity *capacity, const struct capacity_owner *owner)
+static bool is_below_cap(const struct capacity *capacity, const struct capacity_owner *owner)
 {
     int64_t cap = capacity->core->parts.config->capacity.max_per_owner;
 
     return !owner || cap == 0 || owner->held < (size_t)cap;
+}
+
+/* Below the cap, with as many on other nodes as they may have. */
+static bool is_granted(const struct capacity *capacity, const char *owner)
+{
+    return capacity->core->parts.config->capacity.max_per_owner == 0 ||
+           grant_room(capacity->core->grants, GRANT_SLOTS, owner) > 0;
+}
+
+static bool owner_has_room(const struct capacity *capacity, const struct capacity_owner *owner)
+{
+    return is_below_cap(capacity, owner) && (!owner || is_granted(capacity, owner->name));
+}
+
+static void note_use(const struct capacity *capacity, const struct capacity_owner *owner)
+{
+    if (owner && capacity->core->parts.config->capacity.max_per_owner)
+        grant_note_use(capacity->core->grants, GRANT_SLOTS, owner->name);
 }
 
 static void hold(struct capacity *capacity, struct capacity_slot *slot)
@@ -121,10 +144,12 @@ static void hold(struct capacity *capacity, struct capacity_slot *slot)
     capacity->held++;
     if (slot->owner)
         slot->owner->held++;
+    note_use(capacity, slot->owner);
 }
 
 static void leave_queue(struct capacity *capacity, struct capacity_slot *slot)
 {
+    grant_wish_end(&slot->wish);
     list_remove(&slot->node);
     timer_stop(&slot->timeout);
     slot->state = SLOT_NONE;
@@ -181,14 +206,27 @@ static bool make_room(struct capacity *capacity, const struct capacity_owner *ow
     return capacity->leaving > capacity->waiting || evict_one(capacity, NULL);
 }
 
+/* Granted to other nodes, as far as it is known here. */
+static int64_t held_elsewhere(const struct capacity *capacity, const struct capacity_owner *owner)
+{
+    const struct core *core = capacity->core;
+    const struct grant_document *document = grant_look(core->grants, GRANT_SLOTS, owner->name);
+
+    return document ? grant_document_others(document, core->parts.node) : 0;
+}
+
 static int refuse(struct capacity *capacity, const struct capacity_owner *owner, struct error *err)
 {
     const struct config *config = capacity->core->parts.config;
     long long retry_s = (long long)capacity_retry_after_s(capacity);
+    char elsewhere[64] = "";
 
+    if (core_is_clustered(capacity->core))
+        snprintf(elsewhere, sizeof(elsewhere), " here, and %lld on other nodes,",
+                 (long long)held_elsewhere(capacity, owner));
     error_named(err, ERR_LIMIT, "capacity",
-                "no sandbox is free: you hold %zu of %lld, all owners together hold %zu of %lld",
-                owner->held, (long long)config->capacity.max_per_owner, capacity->held,
+                "no sandbox is free: you hold %zu%s of %lld, all owners together hold %zu of %lld",
+                owner->held, elsewhere, (long long)config->capacity.max_per_owner, capacity->held,
                 (long long)config->capacity.max_sandboxes + config->capacity.burst);
     err->retryable = true;
     return error_hint(err, "end a session, or try again in about %lld s", retry_s);
@@ -260,15 +298,9 @@ static int reserve_for_pool(struct capacity *capacity, struct capacity_slot *slo
     return 0;
 }
 
-int capacity_reserve(struct capacity *capacity, struct sandbox *sandbox, const char *owner,
-                     struct error *err)
+/* The rules of capacity.h, for an owner whose room on this node is known. */
+static int reserve(struct capacity *capacity, struct capacity_slot *slot, struct error *err)
 {
-    struct capacity_slot *slot = &sandbox->slot;
-
-    assert(slot->state == SLOT_NONE);
-    if (!owner)
-        return reserve_for_pool(capacity, slot, err);
-    slot->owner = owner_ref(capacity, owner);
     if (has_room(capacity) && owner_has_room(capacity, slot->owner)) {
         hold(capacity, slot);
         return 0;
@@ -290,6 +322,70 @@ int capacity_reserve(struct capacity *capacity, struct sandbox *sandbox, const c
     return -1;
 }
 
+/* Other nodes have answered, or have not: the rules apply to what this node was granted. */
+static void on_slot_answered(struct grant_wish *wish)
+{
+    struct sandbox *sandbox = container_of(wish, struct sandbox, slot.wish);
+    struct capacity *capacity = sandbox->core->capacity;
+    struct error err = wish->err;
+    int result = -1;
+
+    leave_queue(capacity, &sandbox->slot);
+    if (err.code == ERR_UNAVAILABLE) {
+        drop_owner(capacity, &sandbox->slot);
+    } else if (err.code != ERR_NONE &&
+               capacity->core->parts.config->capacity.overflow == OVERFLOW_WAIT) {
+        refuse(capacity, sandbox->slot.owner, &err);
+        drop_owner(capacity, &sandbox->slot);
+    } else {
+        err = (struct error){ 0 };
+        result = reserve(capacity, &sandbox->slot, &err);
+    }
+    if (result <= 0)
+        sandbox_on_slot(sandbox, err.code == ERR_NONE ? NULL : &err);
+}
+
+static bool needs_grant(const struct capacity *capacity, const struct capacity_owner *owner)
+{
+    return is_below_cap(capacity, owner) && !is_granted(capacity, owner->name);
+}
+
+static void wait_for_grant(struct capacity *capacity, struct capacity_slot *slot)
+{
+    const struct config *config = capacity->core->parts.config;
+    bool waits = config->capacity.overflow == OVERFLOW_WAIT;
+
+    enqueue(capacity, slot);
+    timer_stop(&slot->timeout); /* the wish has one of its own */
+    grant_wish_begin(&slot->wish, capacity->core->grants, GRANT_SLOTS, slot->owner->name, 1,
+                     waits ? wait_timeout_us(config) : GRANT_PATIENCE_US, on_slot_answered);
+}
+
+int capacity_reserve(struct capacity *capacity, struct sandbox *sandbox, const char *owner,
+                     struct error *err)
+{
+    struct capacity_slot *slot = &sandbox->slot;
+
+    assert(slot->state == SLOT_NONE);
+    if (!owner)
+        return reserve_for_pool(capacity, slot, err);
+    slot->owner = owner_ref(capacity, owner);
+    if (!needs_grant(capacity, slot->owner))
+        return reserve(capacity, slot, err);
+    wait_for_grant(capacity, slot);
+    return 1;
+}
+
+int capacity_ask(struct capacity *capacity, const char *owner, struct grant_wish *wish,
+                 grant_wish_fn *answered)
+{
+    if (is_granted(capacity, owner) || !is_below_cap(capacity, map_get(&capacity->owners, owner)))
+        return 0;
+    grant_wish_begin(wish, capacity->core->grants, GRANT_SLOTS, owner, 1, GRANT_PATIENCE_US,
+                     answered);
+    return 1;
+}
+
 void capacity_take(struct capacity *capacity, struct sandbox *sandbox, const char *owner)
 {
     sandbox->slot.owner = owner_ref(capacity, owner);
@@ -307,6 +403,7 @@ bool capacity_transfer(struct capacity *capacity, struct sandbox *sandbox, const
     }
     sandbox->slot.owner = owner;
     owner->held++;
+    note_use(capacity, owner);
     return true;
 }
 
@@ -329,6 +426,7 @@ void capacity_release(struct capacity *capacity, struct sandbox *sandbox)
             slot->owner->held--;
             slot->owner->leaving -= slot->leaving;
         }
+        note_use(capacity, slot->owner);
         drop_owner(capacity, slot);
         serve_queue(capacity);
         return;
@@ -384,13 +482,61 @@ bool capacity_has_spare(const struct capacity *capacity)
 
 bool capacity_may_have(const struct capacity *capacity, const char *owner)
 {
-    return owner_has_room(capacity, map_get(&capacity->owners, owner));
+    return is_below_cap(capacity, map_get(&capacity->owners, owner)) && is_granted(capacity, owner);
 }
 
 size_t capacity_waiting(const struct capacity *capacity)
 {
     return capacity->waiting;
 }
+
+/* --- over all nodes -------------------------------------------------------------------------- */
+
+static struct grant_use use_of_slots(const struct core *core, const char *owner)
+{
+    const struct capacity_owner *own = map_get(&core->capacity->owners, owner);
+
+    return (struct grant_use){ .used = own ? (int64_t)own->held : 0 };
+}
+
+static int64_t cap_of_slots(const struct core *core, const char *owner UNUSED, int64_t set UNUSED)
+{
+    return core->parts.config->capacity.max_per_owner;
+}
+
+static void complete_slots(const struct core *core UNUSED, const char *owner UNUSED,
+                           struct grant_document *document UNUSED)
+{
+}
+
+static void warn_of_slots(struct core *core UNUSED, const char *owner UNUSED, int64_t before UNUSED,
+                          const struct grant_document *document UNUSED)
+{
+}
+
+/* Sessions come in rows; the others may need some too. */
+static int64_t slots_ahead(int64_t wanted UNUSED, int64_t free)
+{
+    return MIN(free / 8, (int64_t)8);
+}
+
+static void yield_slot(struct core *core, const char *name)
+{
+    const struct capacity_owner *owner = map_get(&core->capacity->owners, name);
+
+    if (owner && !owner->leaving && core->parts.config->capacity.overflow == OVERFLOW_EVICT)
+        evict_one(core->capacity, owner);
+}
+
+static const struct grant_rules slot_rules = {
+    .prefix = "slots:",
+    .use = use_of_slots,
+    .cap = cap_of_slots,
+    .complete = complete_slots,
+    .warn = warn_of_slots,
+    .ahead = slots_ahead,
+    .yield = yield_slot,
+};
 
 /* --- for people ---------------------------------------------------------------------------- */
 
@@ -412,8 +558,7 @@ int64_t capacity_retry_after_s(struct capacity *capacity)
     return MAX((soonest_ms + 999) / 1000, (int64_t)1);
 }
 
-void capacity_write_json(struct capacity *capacity, const char *owner, struct json_writer *json,
-                         const char *key)
+void capacity_write_members(struct capacity *capacity, const char *owner, struct json_writer *json)
 {
     const struct config *config = capacity->core->parts.config;
     const struct capacity_owner *own = map_get(&capacity->owners, owner ? owner : "");
@@ -423,7 +568,6 @@ void capacity_write_json(struct capacity *capacity, const char *owner, struct js
 
     list_for_each (slot, &capacity->idle, idle)
         evictable++;
-    json_begin_object(json, key);
     json_put_int(json, "max_sandboxes", config->capacity.max_sandboxes);
     json_put_int(json, "max_per_owner", config->capacity.max_per_owner);
     json_put_text(json, "overflow", overflows[config->capacity.overflow]);
@@ -433,5 +577,4 @@ void capacity_write_json(struct capacity *capacity, const char *owner, struct js
     json_put_int(json, "idle", (int64_t)evictable);
     json_put_int(json, "pool", (int64_t)pool_ready(capacity->core->pool));
     json_put_int(json, "own", own ? (int64_t)own->held : 0);
-    json_end_object(json);
 }

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Slots for sandboxes: a cap for all and one for each owner. A slot is reserved before the first
  * side effect of making a sandbox and released once, when the sandbox is confirmed gone, so the
- * count never exceeds the cap. What happens when none is free is capacity.overflow:
+ * count never exceeds the cap. When no slot is free, capacity.overflow decides:
  *
  *     evict    the least recently used (LRU) of the sandboxes that no program holds goes; its session
  *              stays
@@ -14,10 +15,15 @@
  * capacity.burst are slots above the cap, for sessions that would have to wait or be rejected.
  *
  * Pool members hold slots of no owner and give way to sessions in each case.
+ *
+ * With several nodes the cap of an owner is that of all nodes together: this node holds at most
+ * what it was granted (core/grants.h), and a sandbox waits for that before any of these rules
+ * apply.
  */
 
 #include "base/error.h"
 #include "base/list.h"
+#include "core/grants.h"
 #include "loop/loop.h"
 
 #include <stdbool.h>
@@ -38,6 +44,7 @@ struct capacity_slot {
     struct list node;             /* in the queue */
     struct list idle; /* among those that may be evicted, by the end of their last hold */
     struct timer timeout;
+    struct grant_wish wish; /* of a sandbox that waits for slots of other nodes */
 };
 
 struct capacity *capacity_new(struct core *core);
@@ -48,7 +55,7 @@ void capacity_free(struct capacity *capacity);
 int capacity_reserve(struct capacity *capacity, struct sandbox *sandbox, const char *owner,
                      struct error *err);
 
-/* Takes the slot whatever the caps say: the sandbox exists already. For recovery. */
+/* Takes a slot even above the caps: the sandbox exists already. For recovery. */
 void capacity_take(struct capacity *capacity, struct sandbox *sandbox, const char *owner);
 
 /* The slot of a pool member becomes one of this owner; false when the owner has no room. */
@@ -63,13 +70,18 @@ void capacity_set_idle(struct capacity *capacity, struct sandbox *sandbox, bool 
 /* It is being destroyed: its slot is free soon. */
 void capacity_set_leaving(struct capacity *capacity, struct sandbox *sandbox);
 
+/* Asks for a slot of this owner ahead of its use, where other nodes may hold all of them: 1 when
+ * `answered` comes, 0 when there is room, or none without asking. */
+int capacity_ask(struct capacity *capacity, const char *owner, struct grant_wish *wish,
+                 grant_wish_fn *answered);
+
 /* Whether this owner may have one more. */
 bool capacity_may_have(const struct capacity *capacity, const char *owner);
 
 /* Whether the pool may take one more. */
 bool capacity_has_spare(const struct capacity *capacity);
 
-/* Whose slot it is or waits for; NULL for the pool. */
+/* The owner that has the slot or waits for it; NULL for the pool. */
 const char *capacity_owner_name(const struct capacity_slot *slot);
 
 size_t capacity_held(const struct capacity *capacity);
@@ -79,5 +91,4 @@ size_t capacity_waiting(const struct capacity *capacity);
 int64_t capacity_retry_after_s(struct capacity *capacity);
 
 /* GET /capacity: caps, counts, the caller's own share. */
-void capacity_write_json(struct capacity *capacity, const char *owner, struct json_writer *json,
-                         const char *key);
+void capacity_write_members(struct capacity *capacity, const char *owner, struct json_writer *json);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -71,8 +72,8 @@ struct sandbox_programs {
     void (*on_exited)(struct sandbox *sandbox, uint64_t number, const struct agent_exit *end);
 
     /* Init remembers this process; `end` is NULL while it runs. The pipes are the callee's. */
-    void (*on_process)(struct sandbox *sandbox, uint64_t number, const struct agent_pipes *pipes,
-                       const struct agent_exit *end);
+    void (*on_process)(struct sandbox *sandbox, uint64_t number, int pid,
+                       const struct agent_pipes *pipes, const struct agent_exit *end);
     /* Bytes of a process's input that are inside, since its start. */
     void (*on_taken)(struct sandbox *sandbox, uint64_t number, uint64_t total);
     void (*on_listed)(

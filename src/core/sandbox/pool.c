@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/pool.h"
 
 #include "base/alloc.h"
@@ -260,7 +261,8 @@ static bool has_disk_for(const struct config *config, const struct sandbox_order
     return true;
 }
 
-/* What the members were made with, where that is what they have for good. */
+/* Whether the members can get the limits of the order: a backend with fixed limits cannot change
+ * those that they were made with. */
 static bool has_limits_for(const struct pool *pool, const struct sandbox_order *order)
 {
     const struct sandbox_limits made = sandbox_default_order(pool->core).limits;
@@ -281,7 +283,7 @@ static bool fits(const struct pool *pool, const struct sandbox_order *order)
 
     return sandbox_source_equals(&order->source, &source) && order->backend == backend &&
            network_policy_equals(&order->network, &network) && !order->gpus &&
-           has_disk_for(config, order) && has_limits_for(pool, order);
+           !order->mounts_json && has_disk_for(config, order) && has_limits_for(pool, order);
 }
 
 /* The first that lives: death may be known to the kernel, and not yet to us. */

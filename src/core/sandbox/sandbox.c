@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/sandbox.h"
 
 #include "base/alloc.h"
@@ -67,6 +68,8 @@ void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state)
 {
     assert(sandbox_may_become(sandbox->state, state));
     sandbox->state = state;
+    if (state == SANDBOX_READY)
+        usage_history_start(sandbox);
     if (state != SANDBOX_UNKNOWN) {
         timer_stop(&sandbox->connection.silence);
         sandbox->connection.unknown_since_us = 0;
@@ -397,6 +400,7 @@ static void free_order(struct sandbox_order *order)
     free((char *)order->owner);
     free((char *)order->flavor);
     free((char *)order->source.name);
+    free((char *)order->mounts_json);
 }
 
 static char *copy_or_null(const char *text)
@@ -413,6 +417,7 @@ void sandbox_set_order(struct sandbox *sandbox, const struct sandbox_order *orde
     sandbox->order.owner = copy_or_null(order->owner);
     sandbox->order.flavor = copy_or_null(order->flavor);
     sandbox->order.source.name = copy_or_null(order->source.name);
+    sandbox->order.mounts_json = copy_or_null(order->mounts_json);
 }
 
 struct sandbox *sandbox_new(struct core *core, const struct sandbox_order *order)
@@ -471,11 +476,13 @@ void sandbox_free(struct sandbox *sandbox)
 
     (void)sandbox_stop_connecting(sandbox);
     sandbox_free_report(sandbox);
+    usage_history_fini(&sandbox->history);
     map_remove(&core->sandboxes_by_id, sandbox->id);
     list_remove(&sandbox->node);
     list_remove(&sandbox->pool_node);
     list_remove(&sandbox->slot.idle);
     list_remove(&sandbox->slot.node);
+    grant_wish_end(&sandbox->slot.wish);
     builds_pass(core->builds, &sandbox->build.turn);
     timer_stop(&sandbox->timer);
     timer_stop(&sandbox->connection.silence);
@@ -556,12 +563,13 @@ void sandbox_repair(struct sandbox *sandbox)
 
 void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason)
 {
-    scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
     struct json_writer json = JSON_WRITER(&data);
 
     if (!sandbox->order.session)
         return;
     json_begin_object(&json, NULL);
+    json_put_text(&json, "sandbox_id", sandbox->id);
     json_put_text(&json, "sandbox", sandbox->id);
     json_put_int(&json, "generation", (int64_t)sandbox->order.generation);
     json_put_text(&json, "flavor", sandbox->order.flavor);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -16,7 +17,7 @@
  * pause). It is silent by right, for as long as they like; a pause of its session takes it over.
  *
  * Its record is written before it is made and forgotten only after it is confirmed gone. There is
- * one way in, sandbox_start() or sandbox_claim(), and one way out, sandbox_destroy(), whatever the
+ * one way in, sandbox_start() or sandbox_claim(), and one way out, sandbox_destroy(), for every
  * reason. Destroying is retried with back-off for ever; attempts and the last error are visible.
  */
 
@@ -118,7 +119,7 @@ bool sandbox_is_at_rest(const struct sandbox *sandbox);
 struct python_zygote *sandbox_python_zygote(const struct sandbox *sandbox);
 void sandbox_set_python_zygote(struct sandbox *sandbox, struct python_zygote *zygote);
 
-/* The one after it among all that exist, in order of creation; the first for NULL. */
+/* The next sandbox in order of creation; the first one for NULL. */
 struct sandbox *sandbox_next(const struct core *core, const struct sandbox *sandbox);
 
 /* Made, and neither dead nor going: any state from ready to frozen by others. */
@@ -144,6 +145,7 @@ struct sandbox_order {
     struct sandbox_limits limits;
     struct network_policy network;
     uint32_t gpus;
+    const char *mounts_json; /* see core/mounts.h; NULL: none */
     uint64_t generation;
     bool preloaded; /* see sandbox_is_preloaded() */
 };

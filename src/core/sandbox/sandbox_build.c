@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/sandbox_private.h"
 
 #include "base/backoff.h"
@@ -5,6 +6,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
+#include "core/mounts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +46,7 @@ void sandbox_take_turn(struct workflow *workflow)
     workflow_step_done(workflow, NULL);
 }
 
-/* Those that wait are in the order in which they were asked for. */
+/* The turn passes to the sandbox of the same owner that has waited longest. */
 void sandbox_pass_turn(struct sandbox *sandbox)
 {
     struct sandbox *next;
@@ -84,7 +86,7 @@ static void on_retry(struct timer *timer)
     build(container_of(timer, struct sandbox, build.retry));
 }
 
-/* Whatever the failed attempt has left is gone, or goes with the next one. */
+/* The remains of the failed attempt are gone, or are removed with the next attempt. */
 static void on_cleared(struct backend_op *op)
 {
     struct sandbox *sandbox = sandbox_end_op(op);
@@ -172,7 +174,11 @@ static void on_progress(struct backend_op *op, const char *what, uint64_t done_b
 
     str_format_size(done_bytes, done);
     str_format_size(total_bytes, total);
-    snprintf(text, sizeof(text), total_bytes ? "%s: %s of %s" : "%s: %s", what, done, total);
+    snprintf(text, sizeof(text),
+             total_bytes  ? "%s: %s of %s"
+             : done_bytes ? "%s: %s"
+                          : "%s",
+             what, done, total);
     sandbox_emit(sandbox, "sandbox.progress", text);
     if (sandbox->state == SANDBOX_CREATING)
         sandbox_start_timeout(sandbox);
@@ -180,6 +186,8 @@ static void on_progress(struct backend_op *op, const char *what, uint64_t done_b
 
 static void build(struct sandbox *sandbox)
 {
+    scoped(mounts_fini) struct mounts mounts = { 0 };
+    struct error err = { 0 };
     struct sandbox_spec spec = {
         .source = sandbox->order.source,
         .limits = sandbox->limits,
@@ -191,6 +199,13 @@ static void build(struct sandbox *sandbox)
     };
     struct backend_op *op;
 
+    if (mounts_parse(&mounts, sandbox->order.mounts_json, &err) < 0) {
+        builds_pass(sandbox->core->builds, &sandbox->build.turn);
+        workflow_step_done(&sandbox->workflow, &err);
+        return;
+    }
+    spec.mounts = mounts.items;
+    spec.mount_count = mounts.count;
     memcpy(spec.id, sandbox->id, sizeof(spec.id));
     op = sandbox_begin_op(sandbox, on_built);
     op->on_progress = on_progress;

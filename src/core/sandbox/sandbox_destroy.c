@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one way out, for ends, teardown, eviction, crashes, replacement, failed starts and shutdown
  * alike: sandbox_destroy() reports to the holders that it goes, and destroy_steps does the rest.
@@ -110,10 +111,22 @@ static void on_destroyed(struct backend_op *op)
         try_again(sandbox, &err);
 }
 
+/* Another node may have taken over a sandbox that both can reach. */
+static bool may_be_anothers(const struct sandbox *sandbox)
+{
+    return sandbox->order.backend->ops->capabilities.shared && !core_may_act(sandbox->core, NULL);
+}
+
 static void destroy_at_backend(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
+    struct error err = { 0 };
 
+    if (may_be_anothers(sandbox)) {
+        (void)core_may_act(sandbox->core, &err);
+        try_again(sandbox, &err);
+        return;
+    }
     if (is_recorded(sandbox))
         backend_destroy(sandbox->order.backend, sandbox->id,
                         sandbox_begin_op(sandbox, on_destroyed));

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The inside of a sandbox, for the files of sandbox/ only. */
@@ -6,6 +7,7 @@
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/observer.h"
 #include "core/sandbox/sandbox.h"
+#include "core/sandbox/usage_history.h"
 #include "core/sandbox/workspace_archive.h"
 #include "loop/workflow.h"
 
@@ -41,7 +43,7 @@ enum sandbox_recorded {
     RECORD_NONE,
     RECORD_INTENT,     /* the next daemon destroys it */
     RECORD_MADE,       /* the next daemon adopts it, and is the first to say that it is ready */
-    RECORD_WHOLE,      /* the next daemon adopts it, whatever its state is by then */
+    RECORD_WHOLE,      /* the next daemon adopts it, in any state */
     RECORD_DESTROYING, /* the next daemon goes on with that */
     RECORD_STATES
 };
@@ -101,7 +103,7 @@ struct sandbox {
     enum sandbox_state state;
     enum sandbox_files files;
     struct sandbox_limits limits; /* in force */
-    struct backend_sandbox made;  /* what the backend knows it by */
+    struct backend_sandbox made;  /* the sandbox as its backend names it */
     struct backend_watch watch;   /* of its end */
     struct stamp created;
     int64_t ready_at_us;
@@ -117,6 +119,7 @@ struct sandbox {
     struct sandbox_connection connection;
     struct sandbox_destruction destruction;
     struct sandbox_readings readings;
+    struct usage_history history;
     struct archive_work *archive_work;   /* owned; while its files are packed or restored */
     struct python_zygote *python_zygote; /* owned; NULL until it was asked for */
     struct deferred rest, release;
@@ -180,12 +183,12 @@ void sandbox_find_cause(struct sandbox *sandbox);
 void sandbox_lose_init(struct sandbox *sandbox); /* it is unknown, and asked again soon */
 void sandbox_reconnect_soon(struct sandbox *sandbox);
 bool sandbox_is_frozen_by_others(const struct sandbox *sandbox); /* as the backend reports */
-void sandbox_follow_motion(struct sandbox *sandbox); /* its state becomes what that means for it */
+void sandbox_follow_motion(struct sandbox *sandbox); /* sets the state that the motion leads to */
 
 /* sandbox_report.c: what was read or is being read does not hold any more */
 void sandbox_forget_report(struct sandbox *sandbox);
 void sandbox_stop_report(struct sandbox *sandbox); /* it goes: waiting requests are answered */
-void sandbox_free_report(struct sandbox *sandbox); /* without telling those who wait */
+void sandbox_free_report(struct sandbox *sandbox); /* without answering the callers that wait */
 
 /* sandbox_destroy.c */
 void sandbox_begin_destroy(struct sandbox *sandbox); /* the workflow before it has ended */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/sandbox_private.h"
 
 #include "base/alloc.h"
@@ -98,8 +99,8 @@ static void record_made(struct sandbox *sandbox)
                     on_recorded);
 }
 
-/* Of one that is frozen. What an earlier daemon has frozen is not told from what others have, but by its
- * record. */
+/* Whether Sandglass has frozen this sandbox. The kernel does not tell the freeze of an earlier
+ * daemon from one by others: the record does. */
 static bool is_ours(const struct sandbox *sandbox)
 {
     return !sandbox_is_frozen_by_others(sandbox) ||
@@ -150,7 +151,8 @@ static void ask_init(struct sandbox *sandbox, int fd)
     agent_list(sandbox->connection.agent, &sandbox->connection.request->base, on_listed);
 }
 
-/* One that has just been made is not dead for certain: the next one may live. */
+/* A sandbox that is being created and whose init is gone fails with an error of the backend, so
+ * that the start can be tried again. */
 static void fail_to_connect(struct sandbox *sandbox, const struct error *cause)
 {
     struct error err = *cause;
@@ -158,7 +160,7 @@ static void fail_to_connect(struct sandbox *sandbox, const struct error *cause)
     if (sandbox->state == SANDBOX_CREATING && err.code == ERR_GONE)
         error_named(&err, ERR_BACKEND, CONNECTION_LOST, "%s", cause->message);
     else if (err.code != ERR_GONE)
-        err.code = ERR_BACKEND; /* whatever the system calls it */
+        err.code = ERR_BACKEND; /* in place of the system's own code */
     part_done(sandbox, &err);
 }
 

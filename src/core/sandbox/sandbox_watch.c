@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/sandbox_private.h"
 
 #include "base/backoff.h"
@@ -22,12 +23,12 @@ static void on_exited(struct agent *agent, uint64_t number, const struct agent_e
     sandbox->core->programs->on_exited(sandbox, number, end);
 }
 
-static void on_process(struct agent *agent, uint64_t number, int pid UNUSED,
+static void on_process(struct agent *agent, uint64_t number, int pid,
                        const struct agent_pipes *pipes, const struct agent_exit *end)
 {
     struct sandbox *sandbox = agent_user(agent);
 
-    sandbox->core->programs->on_process(sandbox, number, pipes, end);
+    sandbox->core->programs->on_process(sandbox, number, pid, pipes, end);
 }
 
 static void on_taken(struct agent *agent, uint64_t number, uint64_t total)
@@ -204,7 +205,8 @@ bool sandbox_is_frozen_by_others(const struct sandbox *sandbox)
            sandbox->watch.motion == BACKEND_FROZEN_BY_OTHERS;
 }
 
-/* Nothing is asked of it, and it is no member of the pool, until it is thawed. */
+/* Until the sandbox is thawed, init gets no requests, and the pool does not hand the sandbox
+ * out. */
 static void on_frozen_by_others(struct sandbox *sandbox)
 {
     log_warn("sandbox was frozen by others", kv("sandbox", sandbox->id),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/templates.h"
 
 #include "backend/backends.h"
@@ -131,8 +132,7 @@ static int refuse(const struct core *core, const struct backend *backend, const 
     templates_free(names.items, names.count);
     error_named(err, ERR_INVALID, "template_unknown",
                 "unknown template \"%.64s\"; known templates: %s", name, buffer_text(&text));
-    return error_hint(err, "leave template out for the default, or make it with 'sandglass "
-                           "template import' or 'sandglass template pull'");
+    return error_hint_known(err, HINT_TEMPLATE);
 }
 
 int templates_check(const struct core *core, const struct backend *backend, const char *name,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -13,7 +14,8 @@
 struct backend;
 struct core;
 
-/* Those of all backends, sorted, but for the first one, "host", where it is there; the caller frees them with templates_free(). */
+/* The templates of all backends, sorted; "host" comes first if it is there. The caller frees them
+ * with templates_free(). */
 char **templates_list(const struct core *core, size_t *out_count);
 void templates_free(char **names, size_t count);
 

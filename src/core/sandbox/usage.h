@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The resources that sandboxes use: measured on request, never on its own. The last measurement
- * stays with the sandbox and is shown with its session.
+ * The resources that sandboxes use: measured on request. The last measurement stays with the
+ * sandbox and is shown with its session. For samples over time see usage_history.h.
  */
 
 #include "backend/backend.h"

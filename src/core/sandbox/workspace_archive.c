@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/workspace_archive.h"
 
 #include "base/alloc.h"
@@ -34,6 +35,8 @@ static void count(struct workspace_archive *archives, int directory, const char 
 {
     struct stat status;
 
+    if (str_ends_with(name, ".part") && archives->core->parts.node)
+        return; /* nodes may share the directory: another one may be writing it */
     if (str_ends_with(name, ".part"))
         (void)unlinkat(directory, name, 0);
     else if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode))
@@ -52,6 +55,15 @@ void workspace_archive_start(struct workspace_archive *archives)
     while ((entry = readdir(directory)))
         count(archives, dirfd(directory), entry->d_name);
     closedir(directory);
+}
+
+bool workspace_archive_exists(int state_dir, const char *session_id)
+{
+    char name[ARCHIVE_NAME_SIZE];
+    struct stat status;
+
+    workspace_archive_name(session_id, name);
+    return fstatat(state_dir, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 uint64_t workspace_archive_unlink(int state_dir, const char *session_id)

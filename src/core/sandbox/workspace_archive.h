@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Archives of workspaces: files that outlive the sandbox they were made in. The workspace of a
- * session that asks for it (`keep_files`) is packed before an incarnation ends, whatever ends it but
- * a crash, and unpacked into the next one before that is ready; after the session's end the archive
+ * session that asks for it (`keep_files`) is packed before an incarnation ends, except by a
+ * crash, and unpacked into the next one before that is ready; after the session's end the archive
  * can be read until retention.
  *
  * Init packs and unpacks, inside. The archive is kept/SESSION.tar in the state directory, complete
@@ -52,4 +53,5 @@ void workspace_archive_name(const char *session_id, char name[ARCHIVE_NAME_SIZE]
 /* The archive of a session whose record goes; also from a worker's thread. Returns its
  * size, for workspace_archive_forget() on the loop. */
 uint64_t workspace_archive_unlink(int state_dir, const char *session_id);
+bool workspace_archive_exists(int state_dir, const char *session_id);
 void workspace_archive_forget(struct workspace_archive *archives, uint64_t bytes);
