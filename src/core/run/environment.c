@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/run/environment.h"
 
 #include "backend/backend.h"
@@ -8,6 +9,7 @@
 #include "config/config.h"
 #include "core/core.h"
 #include "core/run/execution.h"
+#include "core/run/no_network.h"
 #include "core/secrets.h"
 #include "wire/json.h"
 #include "wire/protocol.h"
@@ -88,6 +90,26 @@ int environment_add_json(struct environment *environment, const char *field, con
     return 0;
 }
 
+/* Variables that every program gets unless the settings, the session or the request say otherwise.
+ * Python writes into a pipe at once, so that readers see its output while it runs. pip installs into
+ * the file system of the sandbox, which no package manager of a host has to protect. */
+static const struct {
+    const char *name, *value;
+    bool needs_own_files; /* only where the sandbox has a file system of its own */
+} defaults[] = {
+    { "PYTHONUNBUFFERED", "1", false },
+    { "PIP_BREAK_SYSTEM_PACKAGES", "1", true },
+    { "PIP_ROOT_USER_ACTION", "ignore", true },
+    { "PIP_DISABLE_PIP_VERSION_CHECK", "1", true },
+};
+
+static void add_defaults(struct environment *environment, bool has_own_files)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(defaults); i++)
+        if (has_own_files || !defaults[i].needs_own_files)
+            environment_set(environment, defaults[i].name, defaults[i].value);
+}
+
 /* A variable that names files of this host says nothing about those of an image. */
 static bool names_files(const char *name)
 {
@@ -114,7 +136,13 @@ static void pass_on(struct environment *environment, const struct config *config
 void environment_add_common(struct environment *environment, const struct config *config,
                             const struct backend *backend)
 {
-    pass_on(environment, config, backend->ops->capabilities.environment);
+    const struct backend_capabilities *capabilities = &backend->ops->capabilities;
+    const char *path = getenv("PATH");
+
+    add_defaults(environment, capabilities->templates);
+    if (path && !capabilities->templates)
+        environment_set(environment, "PATH", path); /* its programs are those of this host */
+    pass_on(environment, config, capabilities->environment);
     for (size_t i = 0; i < config->sandbox.env_set.count; i++)
         environment_set(environment, config->sandbox.env_set.items[i].name,
                         config->sandbox.env_set.items[i].value);
@@ -137,10 +165,13 @@ int environment_make(struct environment *environment, const struct session *sess
         error_named(err, ERR_CONFLICT, "secrets_lost",
                     "the secrets of session %s are lost: the key of the daemon has changed",
                     session_id(session));
-        return error_hint(err, "give them again with PATCH, or open a new session");
+        return error_hint(err, "give the secrets again with PATCH, or open a new session");
     }
     environment_add_common(environment, session_core(session)->parts.config,
                            session_backend(session));
+    if (no_network_applies(session) && !environment_has(environment, "PIP_RETRIES"))
+        environment_set(environment, "PIP_RETRIES",
+                        "1"); /* with none pip does not say why it fails */
     if (environment_add_json(environment, "env", session_env_json(session), err) < 0 ||
         (session_secrets(session) &&
          environment_add_json(environment, "secrets", session_secrets(session)->json, err) < 0) ||

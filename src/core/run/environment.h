@@ -1,9 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The environment of a program, made from nothing: of the daemon's own variables only those of the
  * allowlist sandbox.env_pass reach it. In this order, the later one wins:
  *
+ *     defaults           unbuffered Python, pip that installs; PATH only where the sandbox sees the
+ *                        files of this host, else init knows it
  *     sandbox.env_pass   the allowlist, with the daemon's values
  *     sandbox.env_set    set by the settings
  *     session            its env, then its secrets
@@ -35,7 +38,8 @@ bool environment_has(const struct environment *environment, const char *name);
 int environment_add_json(struct environment *environment, const char *field, const char *json,
                          struct error *err);
 
-/* Adds the variables of every program of that backend: the allowlist and the settings. */
+/* Adds the variables of every program of that backend: defaults, the allowlist and the
+ * settings. */
 void environment_add_common(struct environment *environment, const struct config *config,
                             const struct backend *backend);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/run/execute.h"
 
 #include "base/str.h"
@@ -9,12 +10,15 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum {
     TIMEOUT_DEFAULT_MS = 60 * 1000,
     FILES_DEPTH = 8, /* how deep a run's files are looked for */
     FILES_RECORDED = 100,
     CLOCK_SLACK_US = 20 * 1000, /* time stamps of files are a bit behind the clock */
+    TICK_US = 1000,
+    TICKS_MAXIMUM = 20, /* a tick of the slowest kernels takes 10 ms */
     EPHEMERAL_IDLE_MS = 60 * 1000
 };
 
@@ -82,9 +86,7 @@ static bool is_visible(const char *path, size_t length)
  * request, and is not as the run before has left it, was changed by this run. */
 static bool is_of_the_run(const struct execute *execute, const struct protocol_entry_view *entry)
 {
-    int64_t since_us = execution_facts(execute->execution)->created.wall_us - CLOCK_SLACK_US;
-
-    return entry->fixed.stat.changed_us >= since_us &&
+    return entry->fixed.stat.changed_us >= execute->since_us &&
            !file_snapshot_has(execute->before, &entry->fixed.stat);
 }
 
@@ -130,6 +132,7 @@ static void record_files(const struct execute *execute)
     for (; count < FILES_RECORDED && execute_next_file(execute, true, &at, &entry); count++) {
         json_begin_object(&json, NULL);
         json_put_bytes(&json, "name", entry.path, entry.fixed.path_length);
+        json_put_int(&json, "size_bytes", (int64_t)entry.fixed.stat.size);
         json_put_int(&json, "size", (int64_t)entry.fixed.stat.size);
         json_end_object(&json);
     }
@@ -150,6 +153,8 @@ static void on_listed(struct listing *listing)
         exchange_snapshots(execute);
     record_files(execute);
     session_hold_end(&execute->hold);
+    if (!listing->err.code && execute_session(execute))
+        session_note_files_known(execute_session(execute));
     finish(execute);
 }
 
@@ -189,9 +194,8 @@ static void list_files(struct execute *execute)
 
 /* --- the run ---------------------------------------------------------------------------------- */
 
-static void on_change(struct execution_watcher *watcher)
+static void check_end(struct execute *execute)
 {
-    struct execute *execute = container_of(watcher, struct execute, watcher);
     struct execution *execution = execute->execution;
 
     if (!execution_state_is_final(execution_facts(execution)->state))
@@ -205,6 +209,11 @@ static void on_change(struct execution_watcher *watcher)
     remove_session(execute, END_FAILED, execution_state_name(execution_facts(execution)->state));
 }
 
+static void on_change(struct execution_watcher *watcher)
+{
+    check_end(container_of(watcher, struct execute, watcher));
+}
+
 static struct execution_request wanted_execution(const struct execute_request *request)
 {
     return (struct execution_request){
@@ -214,21 +223,87 @@ static struct execution_request wanted_execution(const struct execute_request *r
         .env_json = request->env_json,
         .secrets_json = request->secrets_json,
         .cwd = request->cwd,
+        .key = request->execution_key,
         .timeout_ms = request->timeout_ms,
     };
+}
+
+/* One that was started before, by its key: the files that changed since its start are its own. */
+static void join(struct execute *execute)
+{
+    int64_t started_us = execution_facts(execute->execution)->started.wall_us;
+
+    if (started_us && started_us - CLOCK_SLACK_US < execute->since_us)
+        execute->since_us = started_us - CLOCK_SLACK_US;
+    check_end(execute);
 }
 
 static int run(struct execute *execute, struct session *session, struct error *err)
 {
     struct execution_request wanted = wanted_execution(&execute->request);
 
-    memcpy(execute->session_id, session_id(session), sizeof(execute->session_id));
     execute->execution = execution_start(session, &wanted, err);
     if (!execute->execution)
         return -1;
     execute->state = EXECUTE_RUNNING;
     execution_ref(execute->execution);
     execution_watch(execute->execution, &execute->watcher, on_change);
+    if (execute->request.execution_key)
+        join(execute);
+    return 0;
+}
+
+/* The kernel stamps files with the time of its last tick. */
+static int64_t file_clock_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Sets the time from which on changes are those of the run. A file that was written just before, by
+ * an upload for example, has the same stamp as one that the run writes at once: then the run waits
+ * for the next tick, a few milliseconds. */
+static bool is_settled(struct execute *execute, const struct session *session)
+{
+    int64_t now_us = clock_wall_us(loop_clock(execute->core->loop));
+    int64_t used_us = session_files_used_us(session);
+
+    if (used_us < now_us - CLOCK_SLACK_US || used_us > now_us) {
+        execute->since_us = now_us - CLOCK_SLACK_US;
+        return true;
+    }
+    execute->since_us = file_clock_us();
+    return execute->since_us > used_us || execute->ticks == TICKS_MAXIMUM;
+}
+
+static void on_tick(struct timer *timer)
+{
+    struct execute *execute = container_of(timer, struct execute, tick);
+    struct session *session = execute_session(execute);
+
+    execute->ticks++;
+    if (session && !is_settled(execute, session))
+        timer_arm_in(&execute->tick, TICK_US);
+    else if (!session)
+        error_named(&execute->err, ERR_GONE, "session_ended", "session %s has ended",
+                    execute->session_id);
+    else if (run(execute, session, &execute->err) == 0)
+        return;
+    if (execute->err.code)
+        remove_session(execute, END_FAILED, "not started");
+}
+
+/* With a key the execution may have ended already: that is found out from the loop. */
+static int run_when_settled(struct execute *execute, struct session *session, struct error *err)
+{
+    memcpy(execute->session_id, session_id(session), sizeof(execute->session_id));
+    if (is_settled(execute, session) && !execute->request.execution_key)
+        return run(execute, session, err);
+    execute->state = EXECUTE_SETTLING;
+    timer_init(&execute->tick, execute->core->loop, on_tick);
+    timer_arm_in(&execute->tick, TICK_US);
     return 0;
 }
 
@@ -258,34 +333,45 @@ static void on_opened(struct session_op *op)
     }
     if (execute->request.is_ephemeral)
         shorten_idle(op->session);
-    if (run(execute, op->session, &execute->err) < 0)
+    if (run_when_settled(execute, op->session, &execute->err) < 0)
         remove_session(execute, END_FAILED, "not started");
+}
+
+static struct session_request wanted_session(const struct execute_request *request)
+{
+    struct session_request wanted = SESSION_REQUEST_INIT;
+
+    if (request->options)
+        return *request->options;
+    wanted.owner = request->owner;
+    wanted.on_behalf_of = request->on_behalf_of;
+    wanted.key = str_is_empty(request->key) ? NULL : request->key;
+    return wanted;
 }
 
 int execute_start(struct execute *execute, struct core *core, const struct execute_request *request,
                   execute_done_fn *done, struct error *err)
 {
     struct execution_request execution = wanted_execution(request);
-    struct session_request wanted = SESSION_REQUEST_INIT;
+    struct session_request wanted = wanted_session(request);
 
     execute->core = core;
     execute->request = *request;
+    execute->request.options = NULL;
     execute->done = done;
     if (session_check_enabled(core, err) < 0) {
-        if (request->session || !str_is_empty(request->key))
+        if (request->session || wanted.key)
             return -1;
         *err = (struct error){ 0 };
         execute->request.is_ephemeral = true;
     }
+    execute->made_session = request->session && request->session_is_new;
     if (request->session)
-        return run(execute, request->session, err);
+        return run_when_settled(execute, request->session, err);
     if (execution_check_code(core, &execution, err) < 0 ||
         rules_check(core, "", request->owner, &execution, NULL, err) < 0)
         return -1;
     wanted.is_one_shot = execute->request.is_ephemeral;
-    wanted.owner = request->owner;
-    wanted.on_behalf_of = request->on_behalf_of;
-    wanted.key = str_is_empty(request->key) ? NULL : request->key;
     execute->state = EXECUTE_OPENING;
     session_open(core, &wanted, &execute->op, on_opened);
     return 0;
@@ -294,9 +380,12 @@ int execute_start(struct execute *execute, struct core *core, const struct execu
 /* The session that no caller will know of; NULL when there is none, or it may stay. */
 static struct session *find_abandoned(const struct execute *execute)
 {
+    if (execute->request.execution_key)
+        return NULL;
     switch (execute->state) {
     case EXECUTE_OPENING:
         return execute->op.created ? execute->op.session : NULL;
+    case EXECUTE_SETTLING:
     case EXECUTE_RUNNING:
         return execute->made_session ? execute_session(execute) : NULL;
     case EXECUTE_LISTING:
@@ -315,12 +404,15 @@ void execute_fini(struct execute *execute)
 
     if (execute->state == EXECUTE_OPENING || execute->state == EXECUTE_REMOVING)
         session_op_cancel(&execute->op);
+    if (execute->state == EXECUTE_SETTLING)
+        timer_stop(&execute->tick);
     execution_unwatch(&execute->watcher);
     listing_fini(&execute->listing);
     file_snapshot_free(execute->before);
     if (execute->state == EXECUTE_LISTING)
         session_hold_end(&execute->hold);
-    if (execute->state == EXECUTE_RUNNING && !execute->made_session && !execute->request.goes_on)
+    if (execute->state == EXECUTE_RUNNING && !execute->made_session && !execute->request.goes_on &&
+        !execute->request.execution_key)
         execution_abandon(execute->execution);
     if (abandoned)
         session_end(abandoned, END_FAILED, "the client left", NULL, NULL);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -17,19 +18,24 @@
 
 /* Borrowed until the execution exists. */
 struct execute_request {
-    struct session *session; /* live; NULL: a session is opened with the fields below */
+    struct session *session; /* live; NULL: a session is opened */
+    /* That session, borrowed during the call; NULL: with the fields below and the defaults */
+    const struct session_request *options;
     const char *owner, *on_behalf_of;
-    const char *key; /* NULL: a new session */
+    const char *key;           /* NULL: a new session */
+    const char *execution_key; /* the caller's own id; a live execution with it is joined */
     const char *code, *language, *cwd;
     const char *env_json, *secrets_json;
     int64_t timeout_ms;
-    bool is_ephemeral; /* the session is removed after the run; without `session` and `key` */
-    bool goes_on;      /* after the caller has left, in a session that existed before */
+    bool session_is_new; /* `session` was opened for this call */
+    bool is_ephemeral;   /* the session is removed after the run; without `session` and `key` */
+    bool goes_on;        /* after the caller has left, in a session that existed before */
 };
 
 enum execute_state {
     EXECUTE_NEW,
     EXECUTE_OPENING,
+    EXECUTE_SETTLING, /* waits for a tick of the clock that files are stamped with */
     EXECUTE_RUNNING,
     EXECUTE_LISTING, /* `hold` keeps the sandbox */
     EXECUTE_REMOVING,
@@ -54,6 +60,9 @@ struct execute {
     struct session_op op; /* opens the session, later ends it */
     struct execution_watcher watcher;
     struct session_hold hold;
+    struct timer tick;
+    unsigned ticks;   /* that were waited for */
+    int64_t since_us; /* a file that changed at this time or later was changed by the run */
     struct listing listing;
     struct file_snapshot *before; /* owned: files that the run before has left; NULL without one */
 };
@@ -66,7 +75,8 @@ int execute_start(struct execute *execute, struct core *core, const struct execu
                   execute_done_fn *done, struct error *err);
 
 /* When it is over, and at any time when the caller no longer waits: then a session that was made
- * for it ends, and code in another session is cancelled unless the request says `goes_on`. */
+ * for it ends, and code in another session is cancelled unless the request says `goes_on`. With an
+ * execution_key both stay: the caller comes back. */
 void execute_fini(struct execute *execute);
 
 /* NULL when it has ended. */

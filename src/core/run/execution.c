@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/mask.h"
 #include "base/str.h"
@@ -44,6 +45,14 @@ size_t executions_count(const struct session *session)
     list_for_each (execution, session_executions(session), node)
         count += !execution_state_is_final(execution->facts.state);
     return count;
+}
+
+struct execution *executions_next(const struct session *session, const struct execution *execution)
+{
+    struct list *all = session_executions(session);
+    struct list *next = execution ? execution->node.next : all->next;
+
+    return next == all ? NULL : container_of(next, struct execution, node);
 }
 
 static bool is_busy(const struct execution *execution)

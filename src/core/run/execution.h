@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -15,6 +16,7 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "core/execution_state.h"
+#include "core/output/displays.h"
 #include "core/output/spool.h"
 #include "core/output/stream_order.h"
 #include "core/session/session.h"
@@ -29,6 +31,7 @@ struct execution_request {
     const char *secrets_json; /* as env_json; the values are never shown */
     const char *cwd, *user;   /* NULL: defaults */
     const char *key;          /* the caller's own id; a repeated one returns the same execution */
+    const char *tag;          /* the caller's own text, kept with the request; need not be unique */
     const char *stdin_data;   /* whole input, then end of file; NULL without */
     size_t stdin_length;
     bool wants_stdin; /* input comes later through execution_write_stdin() */
@@ -73,6 +76,7 @@ struct execution_facts {
     enum execution_state state;
     enum execution_kind kind;
     uint64_t generation, number;    /* the number is its tag in init's protocol */
+    int pid;                        /* inside the sandbox; 0 before it has started */
     int exit_code, signal;          /* -1 and 0 without one */
     bool files_were_reset;          /* the first execution after the sandbox was replaced */
     struct end_reason reset_reason; /* with that: the end of the sandbox before */
@@ -95,6 +99,10 @@ struct stream_order *execution_stream_order(const struct execution *execution);
 size_t executions_count(const struct session *session);
 size_t executions_count_busy(const struct session *session);
 const struct execution *executions_first_busy(const struct session *session);
+
+/* Of the executions of a session that are in memory, the one behind `execution`; with NULL the oldest.
+ * NULL at the end. */
+struct execution *executions_next(const struct session *session, const struct execution *execution);
 
 /* The execution exists (queued) when this returns; NULL when the request is wrong. The reference is
  * the session's. A key that the session knows in memory returns that execution; the caller has to
@@ -164,7 +172,7 @@ void executions_on_taken(struct session *session, uint64_t number, uint64_t tota
 
 /* After a restart of the daemon: init remembers this process. An unknown one is killed and
  * forgotten. */
-void executions_on_process(struct session *session, struct agent *agent, uint64_t number,
+void executions_on_process(struct session *session, uint64_t number, int pid,
                            const struct agent_pipes *pipes, const struct agent_exit *end);
 
 /* Init has reported every process that it remembers; running records without a process ended with
@@ -185,6 +193,11 @@ void executions_end_all(struct session *session, const struct end_reason *reason
 struct spool *execution_open_output(struct core *core, const struct execution_record *record,
                                     bool is_stderr);
 
+/* Keeps a display of its code, see core/output/displays.h, as part of its output: false when it is
+ * too large, or the quotas of output leave no room. */
+bool execution_keep_display(struct execution *execution, const char *type, const void *data,
+                            size_t length, char out_hash[DISPLAY_HASH_SIZE]);
+
 /* The order of both streams of an execution that is no longer in memory. */
 struct stream_order *execution_open_stream_order(struct core *core, const char *id,
                                                  const struct spool *out, const struct spool *err);
@@ -200,6 +213,10 @@ void executions_save_incomplete(struct core *core);
 void executions_drop_all(struct core *core);
 
 /* The warning of a rule for commands, allocated; NULL when no rule warns. */
+/* {"code","message","hint","retryable"} of what went wrong with an execution; null without a text. */
+void execution_write_error(struct json_writer *json, const char *key, const char *state,
+                           int exit_code, const char *text);
+
 char *execution_warning(const struct execution *execution);
 
 void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The third of the three steps of a start, prepare, spawn, attach: init has the process, and its
  * streams are followed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Control of a program that runs: signals, the size of its terminal, stopping it.
  *

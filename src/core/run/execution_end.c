@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The end of an execution, from the exit of its program to the record:
  *
@@ -12,6 +13,7 @@
 #include "core/metrics.h"
 #include "core/output/spool_shares.h"
 #include "core/run/execution_private.h"
+#include "core/run/no_network.h"
 #include "core/stamp.h"
 #include "wire/json.h"
 
@@ -69,6 +71,7 @@ static void set_final(struct execution *execution)
     execution->facts.max_rss_bytes = run->end.exit.max_rss_bytes;
     execution->facts.ended = stamp_now(execution->core);
     execution_note_lost_output(execution);
+    no_network_note(execution);
     execution_save(execution);
     tell_end(execution);
     execution_leave_sandbox(execution);

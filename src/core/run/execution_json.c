@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/mask.h"
 #include "base/str.h"
@@ -38,6 +39,33 @@ static void put_duration(struct json_writer *json, const struct view *view)
         json_put_null(json, "duration_seconds");
 }
 
+static const char *error_name(const char *state, int exit_code)
+{
+    if (str_equal(state, "exited") && exit_code == 127)
+        return "program_not_found";
+    if (str_equal(state, "exited") && exit_code == 126)
+        return "program_not_executable";
+    if (str_equal(state, "exited"))
+        return "output_incomplete";
+    return str_equal(state, "crashed") ? "not_started" : "execution_stopped";
+}
+
+void execution_write_error(struct json_writer *json, const char *key, const char *state,
+                           int exit_code, const char *text)
+{
+    if (str_is_empty(text)) {
+        json_put_null(json, key);
+        return;
+    }
+    json_begin_object(json, key);
+    json_put_text(json, "code",
+                  str_equal(state, "timeout") ? "execution_timeout" : error_name(state, exit_code));
+    json_put_text(json, "message", text);
+    json_put_text(json, "hint", "");
+    json_put_bool(json, "retryable", false);
+    json_end_object(json);
+}
+
 static void put_end(struct json_writer *json, const struct view *view)
 {
     if (view->exit_code >= 0)
@@ -49,7 +77,7 @@ static void put_end(struct json_writer *json, const struct view *view)
     else
         json_put_null(json, "signal");
     put_text_or_null(json, "reason", view->reason);
-    put_text_or_null(json, "error", view->error);
+    execution_write_error(json, "error", view->state, view->exit_code, view->error);
 }
 
 /* It is kept with the request: most have none, and then nothing is parsed. */
@@ -70,6 +98,14 @@ char *execution_warning(const struct execution *execution)
     return find_warning(execution->facts.request_json);
 }
 
+static void put_timeout(struct json_writer *json, const char *key, int64_t ms)
+{
+    if (ms > 0)
+        json_put_double(json, key, (double)ms / 1000);
+    else
+        json_put_null(json, key);
+}
+
 static void put_view(struct json_writer *json, const struct view *view)
 {
     scoped(free) char *warning = find_warning(view->request_json);
@@ -86,10 +122,8 @@ static void put_view(struct json_writer *json, const struct view *view)
     json_put_int(json, "generation", (int64_t)view->generation);
     json_put_bool(json, "files_were_reset", view->files_were_reset);
     json_put_text(json, "reset_reason", end_reason_text_or_null(&view->reset_reason, reset_reason));
-    if (view->timeout_ms > 0)
-        json_put_double(json, "timeout", (double)view->timeout_ms / 1000);
-    else
-        json_put_null(json, "timeout");
+    put_timeout(json, "timeout_seconds", view->timeout_ms);
+    put_timeout(json, "timeout", view->timeout_ms);
     json_put_time(json, "created_at", view->created->wall_us);
     json_put_time(json, "started_at", view->started->wall_us);
     json_put_time(json, "ended_at", view->ended->wall_us);

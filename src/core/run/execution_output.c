@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "config/config.h"
 #include "core/core.h"
@@ -143,6 +145,26 @@ static bool on_kept(void *context, int64_t bytes)
             execution->core->spool_shares, execution->facts.id, execution->facts.session_id,
             session && session_owner(session) ? session_owner(session) : "");
     return spool_share_add(execution->output.share, bytes);
+}
+
+bool execution_keep_display(struct execution *execution, const char *type, const void *data,
+                            size_t length, char out_hash[DISPLAY_HASH_SIZE])
+{
+    int state_dir = execution->core->parts.state_dir;
+    struct error err = { 0 };
+    uint64_t grown;
+
+    if (display_keep(state_dir, execution->facts.id, type, data, length, out_hash, &grown, &err) <
+        0) {
+        log_debug("display not kept", kv("execution", execution->facts.id),
+                  kv("error", err.message));
+        return false;
+    }
+    if (grown == 0 || !on_kept(execution, (int64_t)grown))
+        return true;
+    display_drop(state_dir, execution->facts.id, grown);
+    (void)on_kept(execution, -(int64_t)grown);
+    return false;
 }
 
 static struct spool *open_output(struct core *core, const char *id, bool is_stderr,

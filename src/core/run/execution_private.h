@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -97,11 +98,16 @@ enum {
     INPUT_WINDOW = 256 * 1024, /* bytes of input that may be under way to a sandbox elsewhere */
 };
 
+/* Of an execution with a key, where nodes share the store: its record is written before the program
+ * starts. Successors: none → asked → written | none. */
+enum first_record_state { FIRST_RECORD_NONE, FIRST_RECORD_ASKED, FIRST_RECORD_WRITTEN };
+
 struct run_spawn {
     struct program program; /* until it is attached */
     struct agent_request request;
     uint64_t generation; /* the one asked for; 0 for any */
     unsigned repeats;    /* holds begun again, because init never saw the request */
+    enum first_record_state record;
 };
 
 struct run_stop {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -140,17 +141,19 @@ static void search_stray(struct session *session, uint64_t number, const struct 
 
 /* --- records meet what init remembers --------------------------------------------------------- */
 
-void executions_on_process(struct session *session, struct agent *agent UNUSED, uint64_t number,
+void executions_on_process(struct session *session, uint64_t number, int pid,
                            const struct agent_pipes *pipes, const struct agent_exit *end)
 {
     struct execution *execution = executions_find_number(session, number);
     struct execution_run *run = execution ? execution->run : NULL;
 
-    /* Whatever its record says it is: one that ended before it was attached is not wanted. */
+    /* A process without an execution, or whose execution ended before it was attached, is a
+     * stray. */
     if (!run || (run_is_ending(run) && !run_is_attached(run))) {
         search_stray(session, number, pipes, end);
         return;
     }
+    execution->facts.pid = pid;
     if (!execution->facts.started.wall_us) {
         execution_note_start(execution); /* its start was not recorded any more */
         execution_save(execution);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/mask.h"
 #include "base/str.h"
@@ -98,6 +99,8 @@ static char *request_to_json(const struct execution_request *request, const stru
         secrets_write_names(request->secrets_json, &json);
         json_end_array(&json);
     }
+    if (request->tag)
+        put_masked(&json, "tag", mask, request->tag, REQUEST_TEXT_SHOWN);
     if (request->cwd)
         put_masked(&json, "cwd", mask, request->cwd, REQUEST_TEXT_SHOWN);
     if (request->user)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The second of the three steps of a start, prepare, spawn, attach: from the sandbox that is ready
  * to init, and init's answer.
@@ -12,6 +13,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_REPEATS = 2 };
@@ -95,6 +97,11 @@ static void set_supervisor_killed(struct error *err)
     error_hint(err, "the program may have started: look for its effects before you start it again");
 }
 
+static const char *why_not_found(const struct program *program)
+{
+    return program->language ? "not found; use a template that has it" : "not found";
+}
+
 static void on_spawn_refused(struct execution *execution, const struct agent_request *request)
 {
     const struct program *program = &execution->run->spawn.program;
@@ -102,7 +109,7 @@ static void on_spawn_refused(struct execution *execution, const struct agent_req
     struct error err = request->err;
 
     if (request->stage == STAGE_EXEC && is_not_found(program->argv[0], number))
-        exit_unspawned(execution, 127, program->argv[0], "not found");
+        exit_unspawned(execution, 127, program->argv[0], why_not_found(program));
     else if (request->stage == STAGE_EXEC)
         exit_unspawned(execution, 126, program->argv[0], strerror(number));
     else if (request->stage == STAGE_CWD)
@@ -144,6 +151,7 @@ static void on_spawned(struct agent_request *request)
     } else if (request->err.code) {
         on_spawn_refused(execution, request);
     } else {
+        execution->facts.pid = request->result.started.pid;
         execution_begin_running(execution, &request->result.started.pipes,
                                 request->result.started.has_ended);
     }
@@ -186,12 +194,73 @@ static void tell_reset(struct execution *execution)
     session_report_reset(session, execution->facts.id);
 }
 
+static void start(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    struct error err = { 0 };
+
+    if (!core_may_act(execution->core, &err))
+        fail_spawn(execution, &err);
+    else if (program_place_script(&run->spawn.program, run->hold.agent, &err) < 0)
+        fail_spawn(execution, &err);
+    else
+        spawn(execution);
+}
+
+/* --- a key that must be known first ------------------------------------------------------------ */
+
+/* Where nodes share the store, another one may take the session over before the record is written:
+ * it would not know the key, and the program would run twice. */
+struct first_record {
+    struct store_ticket ticket;
+    struct core *core; /* borrowed */
+    char id[ID_SIZE];  /* of the execution */
+};
+
+static void on_first_record(struct store_ticket *ticket)
+{
+    struct first_record *first = container_of(ticket, struct first_record, ticket);
+    struct execution *execution = map_get(&first->core->executions_by_id, first->id);
+    struct execution_run *run = execution ? execution->run : NULL;
+    struct error err = *ticket->err;
+    bool is_over = !run || first->core->stopping;
+
+    free(first);
+    if (is_over)
+        return;
+    run->spawn.record = err.code ? FIRST_RECORD_NONE : FIRST_RECORD_WRITTEN;
+    if (run->phase != PHASE_WAITING || run_is_ending(run) || !run->hold.granted || !run->hold.agent)
+        return; /* it was stopped meanwhile, or waits for its sandbox again */
+    if (err.code)
+        fail_spawn(execution, &err);
+    else
+        start(execution);
+}
+
+static bool needs_first_record(const struct execution *execution)
+{
+    return execution->facts.key && execution->core->parts.node &&
+           execution->run->spawn.record != FIRST_RECORD_WRITTEN;
+}
+
+static void wait_for_first_record(struct execution *execution)
+{
+    struct first_record *first;
+
+    if (execution->run->spawn.record == FIRST_RECORD_ASKED)
+        return;
+    first = xnew(struct first_record);
+    execution->run->spawn.record = FIRST_RECORD_ASKED;
+    first->core = execution->core;
+    memcpy(first->id, execution->facts.id, sizeof(first->id));
+    store_commit_as(first->core->parts.store, &first->ticket, STORE_WRITTEN, on_first_record);
+}
+
 void execution_hold_ready(struct session_hold *hold)
 {
     struct execution_run *run = container_of(hold, struct execution_run, hold);
     struct execution *execution = run->execution;
     struct session *session = execution->session;
-    struct error err;
 
     if (hold->err.code) {
         fail_spawn(execution, &hold->err);
@@ -206,8 +275,8 @@ void execution_hold_ready(struct session_hold *hold)
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
         return;
     }
-    if (program_place_script(&run->spawn.program, hold->agent, &err) < 0)
-        fail_spawn(execution, &err);
+    if (needs_first_record(execution))
+        wait_for_first_record(execution);
     else
-        spawn(execution);
+        start(execution);
 }

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Input of a program.
  *
  * Where the program's pipe is ours, a byte that was written is inside. Where it is a bridge's, the
  * byte is under way until on_taken() has passed it: it is kept here, and written again to the next
  * pipe when the connection was made again before it arrived. So a byte that was accepted arrives
- * once, however often the connection breaks; only with the daemon itself it can be lost, and then
- * nobody was told that it had arrived.
+ * once, however often the connection breaks; it can be lost only with the daemon itself, and then
+ * the caller was not told that it had arrived.
  */
 
 #include "base/alloc.h"
@@ -34,7 +35,7 @@ static void wait_for_room(struct execution_run *run)
                    on_stdin_ready);
 }
 
-/* The end of input on its way into a sandbox elsewhere. Whoever asked for it is answered when it is
+/* The end of input on its way into a sandbox elsewhere. The caller is answered when it is
  * there: a daemon that is killed before that has promised nothing. */
 struct input_end {
     struct agent_request request;
@@ -333,7 +334,7 @@ static int check_input(const struct execution *execution, struct error *err)
     if (run->input.state == INPUT_NONE) {
         error_named(err, ERR_CONFLICT, "no_stdin", "execution %s was started without stdin",
                     execution->facts.id);
-        return error_hint(err, "start it with \"stdin\": true");
+        return error_hint(err, "start the execution with \"stdin\": true");
     }
     if (run->input.state != INPUT_OPEN)
         return error_named(err, ERR_CONFLICT, "stdin_closed", "stdin of execution %s is closed",

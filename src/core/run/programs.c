@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/run/programs.h"
 
 #include "agent/agent.h"
@@ -15,13 +16,13 @@ static void on_exited(struct sandbox *sandbox, uint64_t number, const struct age
         executions_on_exited(sandbox_session(sandbox), number, end);
 }
 
-static void on_process(struct sandbox *sandbox, uint64_t number, const struct agent_pipes *pipes,
-                       const struct agent_exit *end)
+static void on_process(struct sandbox *sandbox, uint64_t number, int pid,
+                       const struct agent_pipes *pipes, const struct agent_exit *end)
 {
     struct session *session = sandbox_session(sandbox);
 
     if (session && !python_zygote_has(sandbox_python_zygote(sandbox), number)) {
-        executions_on_process(session, sandbox_agent(sandbox), number, pipes, end);
+        executions_on_process(session, number, pid, pipes, end);
         return;
     }
     agent_pipes_close(pipes);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -133,7 +134,7 @@ static int check_room(struct session *session, struct error *err)
     }
     error_named(err, ERR_LIMIT, "too_many_contexts", "session %s already has %zu contexts",
                 session_id(session), count);
-    return error_hint(err, "remove one of them");
+    return error_hint(err, "remove a context of the session");
 }
 
 struct context *context_new(struct session *session, const char *language, const char *cwd,

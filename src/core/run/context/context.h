@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -16,6 +17,7 @@
 #include "base/list.h"
 #include "core/run/context/driver.h"
 #include "core/run/execution.h"
+#include "core/run/no_network.h"
 #include "core/session/session.h"
 #include "loop/loop.h"
 #include "wire/json.h"
@@ -82,6 +84,7 @@ struct context_run {
     bool is_driver_killed; /* its interpreter ignored the interrupt; the next run gets a new one */
     unsigned dropped;      /* messages that were too large or malformed */
     const struct config_rule *warning; /* borrowed: the rule for commands that warns, or NULL */
+    struct output_tail tail;           /* of both streams and of the error */
     int64_t duration_us;
     uint64_t bytes[2]; /* of stdout and stderr */
 
@@ -151,6 +154,10 @@ struct context_run *context_run_start(struct context *context, const char *code,
                                       int64_t timeout_ms, const struct context_handler *handler,
                                       void *user, struct error *err);
 void context_run_resume(struct context_run *run);
+
+/* The warning for the caller when the run has ended, or NULL. The text of a rule for commands is
+ * written to `text` (RULE_TEXT_SIZE). */
+const char *context_run_warning(const struct context_run *run, char *text);
 
 /* The listener leaves; with `cancels` the run is interrupted, or does not even begin. */
 void context_run_leave(struct context_run *run, bool cancels);

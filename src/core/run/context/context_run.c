@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -28,6 +29,15 @@ static const char *const state_names[RUN_STATES] = {
 const char *context_run_state_name(enum context_run_state state)
 {
     return state_names[state];
+}
+
+const char *context_run_warning(const struct context_run *run, char *text)
+{
+    if (run->warning) {
+        rule_describe(run->warning, text, RULE_TEXT_SIZE);
+        return text;
+    }
+    return run->context ? no_network_warning(run->context->session, &run->tail) : NULL;
 }
 
 static void begin_next(struct context *context);
@@ -99,6 +109,7 @@ void context_run_finish(struct context_run *run, enum context_run_state state, c
 static void deliver(struct context_run *run, size_t stream, const void *data, size_t length)
 {
     run->bytes[stream] += length;
+    output_tail_add(&run->tail, data, length);
     context_record_output(run->record, stream, data, length);
     if (run->handler && run->number > 0)
         run->handler->on_output(run, stream == 1, data, length);
@@ -124,7 +135,11 @@ static void take_done(struct context_run *run, size_t stream, const json_t *mess
 
 static void tell_message(struct context_run *run, const char *type, const json_t *message)
 {
-    context_record_message(run->record, type, message);
+    const char *value = json_string_value(json_object_get(message, "value"));
+
+    if (str_equal(type, "error") && value)
+        output_tail_add(&run->tail, value, strlen(value));
+    context_record_message(run->record, run, type, message);
     if (run->handler && run->number > 0)
         run->handler->on_message(run, type, message);
 }

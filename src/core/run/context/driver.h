@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -8,7 +9,7 @@
  *
  * A frame is at most PIPE_BUF bytes, so that the kernel does not split it when other processes
  * write to the same pipe. Kind `p` is a part of a message and `m` its last one. The token is that
- * of the run; whatever is not a frame with that token is output, byte by byte.
+ * of the run; all other bytes are output.
  */
 
 #include "base/buffer.h"

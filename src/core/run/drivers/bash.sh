@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The bash of a context: evaluates code after code in one shell, so that directory, variables and functions live on.
 #
 # Requests come on the original stdin, each ending with a NUL: a line "TOKEN NUMBER", then the code. The end of a run is
@@ -37,7 +38,6 @@ __sandglass_note_jobs() {
 }
 
 __sandglass_tell() {
-    trap : INT
     local state=ok
     [ "$__sandglass_interrupted" = 1 ] && __sandglass_end_jobs
     __sandglass_note_jobs
@@ -53,8 +53,13 @@ while IFS= read -r -d '' -u 107 __sandglass_code; do
     __sandglass_code=${__sandglass_code#*$'\n'}
     __sandglass_interrupted=0
     __sandglass_both '{"type":"begin"}'
-    # Sourced, not evaluated in a function: what it declares is global, and an interrupt can leave it.
-    trap '__sandglass_interrupted=1; return 130' INT
-    . /proc/self/fd/110 107<&- 108>&- 109>&- 110<<<"exec 110<&-; $__sandglass_code"
-    __sandglass_tell $?
+    # Sourced, not evaluated in a function: what it declares is global, and an interrupt can leave it. A second interrupt may
+    # come when the code has been left already: it must not leave the function that tells the end.
+    trap '__sandglass_interrupted=1; [ "$__sandglass_running" = 0 ] || return 130 2>/dev/null' INT
+    __sandglass_running=1
+    # Errors name what is sourced: /dev/stdin says more than a number of a descriptor.
+    . /dev/stdin 107<&- 108>&- 109>&- <<<"exec </dev/null; $__sandglass_code"
+    __sandglass_status=$? __sandglass_running=0
+    trap : INT
+    __sandglass_tell "$__sandglass_status"
 done

@@ -1,7 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
     .section .rodata
 
     .global driver_python
 driver_python:
+    .ascii "_sandglass_notebook = r'''"
+    .incbin NOTEBOOK_PATH
+    .ascii "'''\n"
     .incbin PYTHON_PATH
     .byte 0
 

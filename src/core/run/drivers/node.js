@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The JavaScript of a context: runs code after code in one global scope and tells what came of it.
 //
 // Requests come on the original stdin, each ending with a NUL: a line "TOKEN NUMBER", then the code. Messages go between
@@ -7,6 +8,7 @@ const fs = require('fs');
 const util = require('util');
 const vm = require('vm');
 const { createRequire } = require('module');
+const { pathToFileURL } = require('url');
 
 const FRAME_BYTES = 4000;
 let token = '';
@@ -59,7 +61,7 @@ function describe(problem) {
     if (!(problem instanceof Error) && !(problem && problem.stack))
         return { type: 'error', name: 'Error', value: String(problem), frames: [], traceback: String(problem) };
     const frames = [];
-    const lines = String(problem.stack).split('\n').filter((line) => !line.includes(__filename) && !line.includes('(node:'));
+    const lines = String(problem.stack).split('\n').filter((line, at) => at === 0 || !line.includes(__filename) && !line.includes('(node:'));
     for (const line of lines) {
         const found = /^\s+at (?:(.*) \()?((?:<cell|\/).*?):(\d+)(?::\d+)?\)?$/.exec(line);
         if (found) frames.push({ file: found[2], line: Number(found[3]), function: found[1] || null, text: null });
@@ -71,7 +73,25 @@ globalThis.display = (value, options = {}) => send({ type: 'display', data: opti
 globalThis.require = createRequire(process.cwd() + '/');
 globalThis.module = { exports: {} };
 globalThis.exports = globalThis.module.exports;
-const start = (file) => new vm.Script(file.code, { filename: file.name, importModuleDynamically: (name) => import(name) });
+// Node before 21.7 and 20.10, such as Debian 12's, has no loader for scripts that needs no flag: there this file imports for them.
+const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
+Object.defineProperty(globalThis, '__import', { value: (name) => {
+    let found = name;
+    try { found = globalThis.require.resolve(name); } catch { /* a URL, or import() says what is wrong */ }
+    return import(found.startsWith('/') ? pathToFileURL(found).href : found);
+} });
+const start = (file) => new vm.Script(loader ? file.code : file.code.replace(/(?<![\w$.])import\s*\(/g, '__import('),
+    { filename: file.name, importModuleDynamically: loader });
+
+// Static imports, which only modules may have, as dynamic ones that give the same names.
+function withoutImports(code) {
+    const names = (list) => list.replace(/\bas\b/g, ':');
+    return code
+        .replace(/^(\s*)import\s+(['"][^'"]+['"])/gm, '$1await import($2)')
+        .replace(/^(\s*)import\s+\*\s+as\s+([\w$]+)\s+from\s+(['"][^'"]+['"])/gm, '$1$2 = await import($3)')
+        .replace(/^(\s*)import\s+([\w$]+)\s+from\s+(['"][^'"]+['"])/gm, '$1$2 = (await import($3)).default')
+        .replace(/^(\s*)import\s+(\{[^}]*\})\s+from\s+(['"][^'"]+['"])/gm, (_, space, list, from) => `${space};(${names(list)} = await import(${from}))`);
+}
 
 // Code that awaits at its top level runs in a function: what it declares there with var, function or as a plain assignment lives on.
 function compile(code, number) {
@@ -79,7 +99,9 @@ function compile(code, number) {
     try {
         return start({ code, name });
     } catch (problem) {
-        if (!(problem instanceof SyntaxError) || !/\bawait\b/.test(code)) throw problem;
+        if (!(problem instanceof SyntaxError)) throw problem;
+        if (/^\s*import\b/m.test(code)) code = withoutImports(code);
+        if (!/\bawait\b/.test(code)) throw problem;
     }
     const lines = code.replace(/^(\s*)(?:const|let|var)\s+(?=[A-Za-z_$][\w$]*\s*=)/gm, '$1');
     try {
@@ -89,29 +111,37 @@ function compile(code, number) {
     }
 }
 
+// The listener stays: without one a signal ends the interpreter. While a script runs, breakOnSigint stands in for it.
+let interrupt = () => {};
+const onSignal = () => interrupt();
+
+// Code may have added listeners, or removed ours.
+function listenForInterrupts() {
+    if (!process.listeners('SIGINT').includes(onSignal)) process.on('SIGINT', onSignal);
+    for (const listener of process.listeners('SIGINT'))
+        if (listener !== onSignal) process.removeListener('SIGINT', listener);
+}
+
 async function run(code, number) {
     let state = 'ok';
-    let interrupted;
     tell({ type: 'begin' });
-    const onInterrupt = new Promise((_, reject) => { interrupted = () => reject(new Error('interrupted')); });
+    const onInterrupt = new Promise((_, reject) => { interrupt = () => reject(new Error('interrupted')); });
     onInterrupt.catch(() => {});
-    process.removeAllListeners('SIGINT');
     try {
         const script = compile(code, number);
         let value = script.runInThisContext({ breakOnSigint: true });
-        process.on('SIGINT', interrupted);
         if (value && typeof value.then === 'function') value = await Promise.race([value, onInterrupt]);
         if (value !== undefined) send({ type: 'result', data: bundle(value) });
     } catch (problem) {
         state = 'error';
         send(describe(problem));
     }
-    process.removeAllListeners('SIGINT');
-    process.on('SIGINT', () => {});
+    interrupt = () => {};
+    listenForInterrupts();
     tell({ type: 'done', state });
 }
 
-process.on('SIGINT', () => {});
+listenForInterrupts();
 process.on('uncaughtException', (problem) => process.stderr.write(`${problem && problem.stack || problem}\n`));
 process.on('unhandledRejection', (problem) => process.stderr.write(`${problem && problem.stack || problem}\n`));
 

@@ -1,4 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python of a context: runs code after code in one namespace and tells what came of it.
+
+_sandglass_notebook is set above: the text of notebook.py.
 
 Requests come on the original stdin, each ending with a NUL: a line "TOKEN NUMBER", then the code. What the code
 prints goes where it always goes. Messages go between it, into the original stdout, in frames of at most PIPE_BUF
@@ -76,6 +79,7 @@ class Driver:
             self.collect(value, data)
         if "text/plain" not in data:
             data["text/plain"] = self.plain(value)
+        self.collect_table(value, data)
         if "application/json" not in data and type(value) in (dict, list):
             try:
                 import json
@@ -103,6 +107,16 @@ class Driver:
             except Exception:
                 pass
 
+    def collect_table(self, value, data):
+        """The columns of a pandas table, for clients that draw their own."""
+        pandas = sys.modules.get("pandas")
+        try:
+            if pandas is not None and isinstance(value, pandas.DataFrame):
+                data["e2b/data"] = {str(name): [cell.isoformat() if hasattr(cell, "isoformat") else cell for cell in column]
+                                    for name, column in value.to_dict(orient="list").items()}
+        except Exception:
+            pass
+
     def plain(self, value):
         try:
             return repr(value)
@@ -124,8 +138,78 @@ class Driver:
             figure = pyplot.figure(number)
             image = io.BytesIO()
             figure.savefig(image, format="png", bbox_inches="tight")
-            self.display({"image/png": self.encode("image/png", image.getvalue()), "text/plain": self.plain(figure)}, raw=True)
+            shown = {"image/png": self.encode("image/png", image.getvalue()), "text/plain": self.plain(figure)}
+            try:
+                from e2b_charts import chart_figure_to_dict
+                shown["e2b/chart"] = chart_figure_to_dict(figure)
+            except Exception:  # the package is not there, or does not know this kind
+                pass
+            self.display(shown, raw=True)
         pyplot.close("all")
+
+    # --- notebooks and packages
+
+    def notebook(self):
+        """The module with what notebooks add, made when it is needed."""
+        module = sys.modules.get("_sandglass_notebook")
+        if module is None:
+            module = sys.modules["_sandglass_notebook"] = type(sys)("_sandglass_notebook")
+            exec(compile(_sandglass_notebook, "<notebook>", "exec"), module.__dict__)
+            module.modules = module.make_modules(self)
+            module.shell = module.Shell(self, sys.modules["__main__"].__dict__)
+        return module
+
+    def get_ipython(self):
+        return self.notebook().shell
+
+    def add_user_site(self):
+        """Makes packages of the user importable when their directory has appeared meanwhile; whether it has."""
+        site = sys.modules.get("site")
+        place = site and site.ENABLE_USER_SITE and site.USER_SITE
+        if not place or place in sys.path or not os.path.isdir(place):
+            return False
+        known = set(sys.path)
+        site.addsitedir(place)
+        added = [path for path in sys.path if path not in known]
+        rest = [path for path in sys.path if path in known]
+        at = min((rest.index(path) for path in site.getsitepackages() if path in rest), default=len(rest))
+        sys.path[:] = rest[:at] + added + rest[at:]  # as in a new interpreter: before those of the system
+        return True
+
+    def find_new_packages(self):
+        """Programs may have installed some: imports look again."""
+        import importlib
+        importlib.invalidate_caches()
+        self.add_user_site()
+
+    def find_spec(self, name, path=None, target=None):
+        """The last finder: modules that no other finder knows."""
+        import importlib.machinery
+        if path is None and self.add_user_site():
+            spec = importlib.machinery.PathFinder.find_spec(name)
+            if spec:
+                return spec
+        if name.partition(".")[0] == "IPython" and name in self.notebook().modules:
+            return importlib.machinery.ModuleSpec(name, self)
+        return None
+
+    def find_displays(self, name, path=None, target=None):
+        """The first finder: displays of a real IPython go into the answer, too, and pictures that are saved where E2B's clients expect that."""
+        if name != "IPython.core.display_functions" and not (name == "PIL.Image" and "E2B_SANDBOX" in os.environ):
+            return None
+        import importlib.machinery
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec:
+            run = spec.loader.exec_module
+            change = self.notebook().show_saved if name == "PIL.Image" else self.notebook().take_over
+            spec.loader.exec_module = lambda module: (run(module), change(module))
+        return spec
+
+    def create_module(self, spec):
+        return self.notebook().modules[spec.name]
+
+    def exec_module(self, module):
+        pass
 
     # --- running
 
@@ -136,13 +220,24 @@ class Driver:
             except Exception:
                 pass
 
+    def parse(self, code, name):
+        """Code as it is; if that is no Python, as notebooks take it: indented as a whole, with shell lines and magics."""
+        import ast
+        try:
+            return ast.parse(code, name)
+        except SyntaxError:
+            plain = self.notebook().translate(code)
+            if plain == code:
+                raise
+        return ast.parse(plain, name)
+
     def compile(self, code):
         import ast
         name = f"<cell {self.number}>"
         lines = code.splitlines(keepends=True)
         import linecache
         linecache.cache[name] = (len(code), None, lines, name)
-        tree = ast.parse(code, name)
+        tree = self.parse(code, name)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr):
             last = ast.Expression(tree.body.pop().value)
@@ -160,22 +255,36 @@ class Driver:
             value = self.loop.run_until_complete(value)
         return value
 
-    def execute(self, code, namespace):
+    def evaluate_cell(self, code, namespace):
+        """Runs code; the value of its last expression."""
         body, last = self.compile(code)
         if body:
             self.evaluate(body, namespace)
-        value = self.evaluate(last, namespace) if last else None
+        return self.evaluate(last, namespace) if last else None
+
+    def execute(self, code, namespace):
+        value = self.evaluate_cell(code, namespace)
         self.flush()
         self.show_figures()
         if value is not None:
             builtins._ = value
             self.send({"type": "result", "data": self.bundle(value)})
 
+    def own_frames(self, problem):
+        """The traceback of the code, without frames of this file around it and behind it."""
+        first = problem.__traceback__
+        while first and first.tb_frame.f_code.co_filename == __file__:
+            first = first.tb_next
+        last = first
+        while last and last.tb_next:
+            if last.tb_next.tb_frame.f_code is Driver.interrupt.__code__:
+                last.tb_next = None
+            last = last.tb_next
+        return first
+
     def describe(self, problem):
         import traceback
-        place = problem.__traceback__
-        while place and place.tb_frame.f_code.co_filename == __file__:
-            place = place.tb_next
+        place = self.own_frames(problem)
         is_unread = isinstance(problem, SyntaxError) and problem.filename == f"<cell {self.number}>"
         place = None if is_unread else place
         frames = [{"file": frame.filename, "line": frame.lineno, "function": frame.name, "text": frame.line}
@@ -184,7 +293,7 @@ class Driver:
             frames = [{"file": problem.filename, "line": problem.lineno, "function": None, "text": problem.text}]
         try:
             value = str(problem)
-            text = "".join(traceback.format_exception(type(problem), problem, place))
+            text = f"{type(problem).__name__}: {value}\n" if type(problem).__module__ == "_sandglass_notebook" else "".join(traceback.format_exception(type(problem), problem, place))
         except Exception:
             value = text = "<an exception that cannot be shown>"
         return {"type": "error", "name": type(problem).__name__, "value": value, "frames": frames[-100:], "traceback": text}
@@ -192,12 +301,9 @@ class Driver:
     def run(self, code, namespace):
         state = "ok"
         self.tell({"type": "begin"})
+        self.listen_for_interrupts()
         try:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            try:
-                self.execute(code, namespace)
-            finally:
-                signal.signal(signal.SIGINT, self.ignore)
+            self.execute(code, namespace)
         except BaseException as problem:
             self.leave_if_forked(problem)
             state = "error"
@@ -205,6 +311,7 @@ class Driver:
             self.send(self.describe(problem))
             sys.last_value = problem
         self.leave_if_forked(None)
+        self.listen_for_interrupts()
         self.flush()
         self.tell({"type": "done", "state": state})
 
@@ -221,8 +328,30 @@ class Driver:
         self.flush()
         os._exit(code & 255)
 
-    def ignore(self, *_):
-        pass
+    def buffer_lines(self):
+        """Output is shown as it comes, in order with what children print: by lines, where PYTHONUNBUFFERED would write each piece."""
+        import io
+        for descriptor, name in ((1, "stdout"), (2, "stderr")):
+            old = getattr(sys, name)
+            new = io.TextIOWrapper(io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False)), old.encoding, old.errors, "\n", True)
+            new.buffer.raw.name, new.mode = f"<{name}>", "w"
+            setattr(sys, name, new)
+            setattr(sys, f"__{name}__", new)
+
+    # --- interrupts
+
+    def interrupt(self, number, frame):
+        """Ends the code of a run and nothing else. A second interrupt may come while the first one is dealt with: the frames on
+        the stack tell whether the code still runs, where a handler that is set and taken back has moments in between."""
+        while frame is not None:
+            if frame.f_code is Driver.execute.__code__:
+                raise KeyboardInterrupt
+            frame = frame.f_back
+
+    def listen_for_interrupts(self):
+        """Code may have set a handler of its own."""
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def serve(self):
         import types
@@ -232,8 +361,11 @@ class Driver:
         sys.argv = [""]
         sys.path[0] = ""
         builtins.display = self.display
-        sys.stdout.reconfigure(line_buffering=True)  # shown as it comes, and in order with what children print
-        signal.signal(signal.SIGINT, self.ignore)
+        builtins.get_ipython = self.get_ipython
+        sys.meta_path[:] = [types.SimpleNamespace(find_spec=self.find_displays), *sys.meta_path, self]
+        self.buffer_lines()
+        signal.default_int_handler = self.interrupt  # asyncio asks for it by name
+        self.listen_for_interrupts()
         while (code := self.receive()) is not None:
             self.run(code, main.__dict__)
         self.flush()

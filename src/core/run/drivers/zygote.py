@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 # A Python that has started, waits, and forks for each script: what that then runs finds itself in `python3 FILE`.
 #
 # _sandglass_preload is set above. Descriptor 4 is a socket to init. One child is always ready: it takes the next request from
 # there, so that nobody waits for the fork. Between it and us stands its fork parent, which whatever the script leaves behind falls back to, and
-# which tells init how the script ended. See docs/init-protocol.md for the messages.
+# which tells init how the script ended. See docs/design/init-protocol.md for the messages.
 #
 # The first child is a rehearsal: we play init for it, and look at its end which pages it and its fork parent have written to. All others
 # copy those as soon as they are forked, and not one by one when somebody waits.
@@ -263,6 +264,7 @@ def _sandglass():
             os.close(output)
         return pages, parent_pages
 
+    site = sys.modules.get("site")
     large_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (16 << 10)  # more is given back before the end is told
     can_hold = os.path.exists("/proc/thread-self/children")
     signals = _signal.valid_signals()
@@ -355,6 +357,12 @@ def _sandglass():
     for one in (control, source, stage, link, other_link):
         one.detach()
     os.closerange(3, 1 << 20)
+    user_site = site and site.ENABLE_USER_SITE and site.USER_SITE
+    if user_site and user_site not in sys.path and os.path.isdir(user_site):  # packages were installed since we have started
+        others = sys.path[:]
+        site.addsitedir(user_site)
+        at = min([others.index(one) for one in site.getsitepackages() if one in others], default=len(others))
+        sys.path[:] = others[:at] + sys.path[len(others):] + others[at:]
     status = 0
     try:
         exec(compile(script, path, "exec", dont_inherit=True), names)
