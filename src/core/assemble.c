@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The assembly of the core: it makes every part, gives each room the tables of the rooms above it,
  * and takes the parts down in reverse. It includes all rooms, and no room includes it.
@@ -9,11 +10,13 @@
 #include "base/alloc.h"
 #include "core/ceiling.h"
 #include "core/events.h"
+#include "core/grants.h"
 #include "core/metrics.h"
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
 #include "core/output/spool_shares.h"
 #include "core/recovery.h"
+#include "core/rehome.h"
 #include "core/repair.h"
 #include "core/run/context/context.h"
 #include "core/run/execution.h"
@@ -23,8 +26,10 @@
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"
+#include "core/sandbox/usage_history.h"
 #include "core/sandbox/workspace_archive.h"
 #include "core/session/idempotency.h"
+#include "core/session/open_question.h"
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
 #include "core/session/session_observer.h"
@@ -52,7 +57,10 @@ struct core *core_new(const struct core_parts *parts)
     list_init(&core->sessions);
     list_init(&core->sandboxes);
     list_init(&core->source_questions);
+    list_init(&core->open_questions);
+    list_init(&core->rehomings);
     core->metrics = xnew(struct metrics);
+    core->grants = grants_new(core);
     core->approvals = approvals_new(core);
     core->budgets = budgets_new(core);
     core->capacity = capacity_new(core);
@@ -69,8 +77,9 @@ struct core *core_new(const struct core_parts *parts)
     core->scopes = scopes_new(core);
     core->spool_shares = spool_shares_new(core);
     core->shares = shares_new(core);
-    core->vault = vault_new(parts->state_dir);
+    core->vault = vault_new(parts->state_dir, parts->node_key);
     core->repair = repair_new(core);
+    core->sampler = usage_sampler_new(core);
     return core;
 }
 
@@ -102,6 +111,21 @@ static void free_sandboxes(struct core *core)
     map_fini(&core->sandboxes_by_id);
 }
 
+bool core_may_act(const struct core *core, struct error *err)
+{
+    const struct core_parts *parts = &core->parts;
+
+    if (!parts->may_act || parts->may_act(parts->may_act_context))
+        return true;
+    if (err) {
+        error_named(err, ERR_UNAVAILABLE, "node_isolated",
+                    "this node cannot reach the store, and others may have taken its sessions");
+        error_hint(err, "repeat the request, or ask another node");
+        err->retryable = true;
+    }
+    return false;
+}
+
 void core_free(struct core *core)
 {
     if (!core)
@@ -112,11 +136,14 @@ void core_free(struct core *core)
     contexts_drop_all(core);
     executions_drop_all(core);
     source_questions_free(core);
+    open_questions_free(core);
     free_sessions(core);
     free_sandboxes(core);
+    usage_sampler_free(core->sampler);
     map_fini(&core->executions_by_id);
     shutdown_free(core->shutdown);
     recovery_free(core->recovery);
+    rehomings_free(core);
     free(core->orphans);
     scopes_free(core->scopes);
     spool_shares_free(core->spool_shares);
@@ -135,6 +162,7 @@ void core_free(struct core *core)
     ceiling_free(core->ceiling);
     approvals_free(core->approvals);
     budgets_free(core->budgets);
+    grants_free(core->grants);
     free(core->metrics);
     free(core);
 }

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The operator's ceiling: the most that a caller may ask for.
  *
  * It is sandbox.max; where the row of an owner or of a flavor says something, that holds in its
- * place, and the smaller of the two where both do. Nothing is above the size of the host, whatever
- * the settings say. A request above it is refused with the name of the limit; a default of the
+ * place, and the smaller of the two where both do. The size of the host is a ceiling too, above
+ * all settings. A request above it is refused with the name of the limit; a default of the
  * settings that is above it is cut.
  */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -10,10 +11,12 @@
  *     events.h             what happened, numbered, persisted, replayed
  *     metrics.h            counters
  *     shares.h             the part of a shared resource that one owner may hold
+ *     grants.h             the part of an owner's cap that this node may use
  *     ceiling.h            the most that a caller may ask for
  *     vault.h              the key of this instance, for sealing and signing
  *     secrets.h            variables whose values are never shown
  *     teardown_token.h     a signed URL that tears one sandbox down
+ *     port_token.h         a signed URL that opens one port of a session
  *     session_view.h       a session as other rooms see it
  *     backend_choice.h     which backend the next sandbox of a session gets
  *     end_reason.h         why a session or a sandbox ended
@@ -23,6 +26,7 @@
  *     metrics_text.c       the counters of all rooms, as text for Prometheus
  *     assemble.c           makes every part and sets the tables between rooms
  *     recovery.h           at start: records meet reality
+ *     rehome.h             sessions that come from another node, or go to one
  *     repair.h             writes records again that a failed transaction has lost
  *     shutdown.h           core_stop(): work that is under way ends first
  *
@@ -41,10 +45,12 @@
  *     templates.h          which templates a session may name
  *     workspace_archive.h  files that outlive the sandbox they were made in
  *     usage.h              measures what sandboxes use, on request
+ *     usage_history.h      the same over time: samples of each live sandbox
  *
  *     session/
  *     session.h            what a caller owns: open, find, hold, extend, pause, end
  *     source_question.h    a request whose template only a registry knows: it is asked first
+ *     open_question.h      a request that other nodes may know something about: the store is asked
  *     flavor_change.h      a request for another flavor: unchanged, changed, or an approver is asked
  *     clocks.h             lease, idle, lifetime: which deadline is next, and what it does
  *     background.h         keeps the idle clock from ending a session whose programs still work
@@ -91,6 +97,7 @@ struct config;
 struct core;
 struct events;
 struct flows;
+struct grants;
 struct idempotency;
 struct workspace_archive;
 struct metrics;
@@ -108,6 +115,7 @@ struct scopes;
 struct spool_shares;
 struct shares;
 struct store;
+struct usage_sampler;
 struct vault;
 struct worker;
 
@@ -116,15 +124,24 @@ struct core_parts {
     const struct config *config;
     struct store *store;
     struct backends *backends;
-    struct worker *worker; /* for what blocks */
+    struct worker *worker; /* for work that blocks */
     int state_dir;
     const char *state_path;
+
+    /* The name of this daemon among the nodes that share the store; NULL: it is alone. */
+    const char *node;
+    /* Whether this node may act for its sessions at this moment; NULL: always. See core_may_act(). */
+    bool (*may_act)(void *context);
+    void *may_act_context;   /* borrowed */
+    const uint8_t *node_key; /* CORE_KEY_SIZE bytes that all nodes have; NULL when it is alone */
 
     /* Serves a connection that a program of the execution made to its storage socket; NULL without
      * storage. The descriptor is the callee's. */
     void (*on_storage)(void *context, const char *session_id, const char *execution_id, int fd);
     void *storage_context; /* borrowed */
 };
+
+enum { CORE_KEY_SIZE = 32 };
 
 struct core_shutdown;
 
@@ -140,6 +157,7 @@ struct core {
     struct map sandboxes_by_id;
     struct map executions_by_id;  /* known in memory: running, or recently ended */
     struct list source_questions; /* owned: struct source_question */
+    struct list open_questions;   /* owned: struct open_question */
 
     const struct money_observer *money;              /* of budgets: core/money/observer.h */
     const struct sandbox_observer *observer;         /* of sandboxes: core/sandbox/observer.h */
@@ -153,6 +171,7 @@ struct core {
     struct ceiling *ceiling;            /* owned */
     struct events *events;              /* owned */
     struct flows *flows;                /* owned: one for each session's output */
+    struct grants *grants;              /* owned; NULL where no other daemon shares the store */
     struct idempotency *idempotency;    /* owned */
     struct workspace_archive *archives; /* owned */
     struct metrics *metrics;            /* owned */
@@ -168,8 +187,21 @@ struct core {
     struct vault *vault;               /* owned */
     struct core_shutdown *shutdown;    /* owned; NULL until core_stop() */
     struct repair *repair;             /* owned */
+    struct list rehomings;             /* owned: struct rehoming */
+    struct usage_sampler *sampler;     /* owned */
     bool stopping;                     /* no more work is taken */
 };
+
+/* Whether other daemons share the store: what belongs to an owner is claimed there then. */
+static inline bool core_is_clustered(const struct core *core)
+{
+    return core->parts.node && *core->parts.node;
+}
+
+/* False, with the reason, while other nodes may have taken over the sessions of this one: nothing may
+ * begin or end in their sandboxes. A node that was stopped for longer than its lease asks this before it
+ * knows more. */
+bool core_may_act(const struct core *core, struct error *err);
 
 struct core *core_new(const struct core_parts *parts);
 

@@ -1,15 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/end_reason.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const char *const end_kinds[END_KINDS] = {
-    [END_NONE] = "",           [END_IDLE] = "idle",
-    [END_LEASE] = "lease",     [END_LIFETIME] = "lifetime",
-    [END_DELETED] = "deleted", [END_EVICTED] = "evicted",
-    [END_CRASHED] = "crashed", [END_SHUTDOWN] = "shutdown",
-    [END_BUDGET] = "budget",   [END_REPLACED] = "replaced",
-    [END_FAILED] = "failed",   [END_TEARDOWN] = "teardown",
+    [END_NONE] = "",
+    [END_IDLE] = "idle",
+    [END_LEASE] = "lease",
+    [END_LIFETIME] = "lifetime",
+    [END_DELETED] = "deleted",
+    [END_EVICTED] = "evicted",
+    [END_CRASHED] = "crashed",
+    [END_SHUTDOWN] = "shutdown",
+    [END_BUDGET] = "budget",
+    [END_REPLACED] = "replaced",
+    [END_FAILED] = "failed",
+    [END_TEARDOWN] = "teardown",
+    [END_NODE_LOST] = "node lost",
 };
 
 const char *end_kind_name(enum end_kind kind)

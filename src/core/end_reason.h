@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Why a session or a sandbox ended: a kind, and for some of them a detail. */
@@ -15,6 +16,7 @@ enum end_kind {
     END_REPLACED,
     END_FAILED, /* the first execute did not start; a sandbox that did not become ready */
     END_TEARDOWN,
+    END_NODE_LOST, /* with the machine that the sandbox was on */
     END_KINDS
 };
 

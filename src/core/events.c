@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/events.h"
 
 #include "base/alloc.h"
@@ -159,4 +160,9 @@ void events_unwatch(struct events_watcher *watcher)
 uint64_t events_last(const struct events *events)
 {
     return events->last;
+}
+
+void events_skip(struct events *events, uint64_t sequence)
+{
+    events->last = MAX(events->last, sequence);
 }

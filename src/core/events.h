@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -38,3 +39,6 @@ void events_watch(struct events *events, struct events_watcher *watcher);
 void events_overhear(struct events *events, struct events_watcher *watcher);
 void events_unwatch(struct events_watcher *watcher);
 uint64_t events_last(const struct events *events);
+
+/* The next number is behind this one: a session that comes from another node has events up to it. */
+void events_skip(struct events *events, uint64_t sequence);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Counters and gauges, shown at /metrics in the Prometheus text format. One row each, in

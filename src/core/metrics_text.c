@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text of /metrics: it counts in all rooms of the core, so it stands above them. */
 
 #include "core/metrics.h"

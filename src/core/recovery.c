@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/recovery.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "core/grants.h"
 #include "core/metrics.h"
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
@@ -18,12 +20,13 @@
 #include "core/session/session_recover.h"
 #include "core/session/storage.h"
 #include "core/stamp.h"
+#include "wire/json.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUERIES = 8 };
+enum { QUERIES = 10 };
 
 struct recovery_query {
     struct store_query query;
@@ -115,7 +118,7 @@ static void finish(struct recovery *recovery)
 }
 
 /* session_on_sandbox_known() goes on with what waits for files. */
-static void resume_session(struct session *session)
+void recovery_resume_session(struct session *session)
 {
     if (session_state(session) == SESSION_ENDING) {
         if (!session_waits_for_files(session))
@@ -133,7 +136,7 @@ static void resume_sessions(struct core *core)
     struct session *following;
 
     session_for_each_safe (session, following, core)
-        resume_session(session);
+        recovery_resume_session(session);
 }
 
 static void go_on(struct recovery *recovery)
@@ -141,6 +144,8 @@ static void go_on(struct recovery *recovery)
     struct core *core = recovery->core;
 
     core->recovery = NULL;
+    if (core->parts.node) /* documents that are read from now on come from other machines */
+        core->parts.store->load.same_boot = false;
     workspace_archive_start(core->archives);
     storage_start(core->storage);
     budgets_start(core->budgets);
@@ -151,6 +156,7 @@ static void go_on(struct recovery *recovery)
         pool_start(core->pool);
     retention_start(core->retention);
     scopes_start(core->scopes);
+    grants_start(core->grants);
     log_info("recovered", kv("sessions", core->sessions_by_id.count),
              kv("sandboxes", core->sandboxes_by_id.count));
     finish(recovery);
@@ -182,7 +188,7 @@ static void reconcile_made(struct sandbox *sandbox)
         sandbox_adopt(sandbox);
 }
 
-/* It stays as it is, whatever its record says, until a daemon has the backend again. */
+/* The sandbox stays as it is until a daemon has the backend again. */
 static void report_absent(const struct sandbox *sandbox, const struct error *why)
 {
     log_warn("sandbox of a backend that this daemon does not have: its state is unknown",
@@ -191,7 +197,7 @@ static void report_absent(const struct sandbox *sandbox, const struct error *why
 }
 
 /* The table of recovery.h. */
-static void reconcile(struct sandbox *sandbox)
+void recovery_reconcile(struct sandbox *sandbox)
 {
     const struct error *absence = backend_absence(sandbox_backend(sandbox));
 
@@ -221,7 +227,7 @@ static void reconcile(struct sandbox *sandbox)
     }
 }
 
-static void destroy_orphan(struct core *core, const struct backend *backend, const char *id)
+static void destroy_unrecorded(struct core *core, const struct backend *backend, const char *id)
 {
     if (map_get(&core->sandboxes_by_id, id))
         return;
@@ -229,6 +235,54 @@ static void destroy_orphan(struct core *core, const struct backend *backend, con
              kv("backend", backend->ops->name));
     metrics_add(core->metrics, METRIC_SWEEP_REMOVED, 0, 1);
     sandbox_destroy(sandbox_restore_orphan(core, backend, id), END_FAILED, "orphan");
+}
+
+/* Asks the store whether a sandbox of a shared backend has a record: another node may have taken it
+ * over. */
+struct orphan_question {
+    struct store_query query;
+    struct core *core;             /* borrowed */
+    const struct backend *backend; /* borrowed */
+    char id[ID_SIZE];
+    bool is_recorded;
+};
+
+static void on_record_of_orphan(struct store_query *query,
+                                const struct sandbox_record *record UNUSED)
+{
+    container_of(query, struct orphan_question, query)->is_recorded = true;
+}
+
+static void on_orphan_known(struct store_query *query)
+{
+    struct orphan_question *question = container_of(query, struct orphan_question, query);
+
+    if (query->err.code == ERR_NONE && !question->is_recorded && !question->core->stopping)
+        destroy_unrecorded(question->core, question->backend, question->id);
+    free(question);
+}
+
+static void ask_about_orphan(struct core *core, const struct backend *backend, const char *id)
+{
+    struct orphan_question *question = xnew(struct orphan_question);
+
+    question->core = core;
+    question->backend = backend;
+    snprintf(question->id, sizeof(question->id), "%s", id);
+    question->query = (struct store_query){ .on_sandbox = on_record_of_orphan,
+                                            .done = on_orphan_known,
+                                            .id = question->id };
+    store_query(core->parts.store, STORE_SANDBOXES, &question->query);
+}
+
+static void destroy_orphan(struct core *core, const struct backend *backend, const char *id)
+{
+    if (map_get(&core->sandboxes_by_id, id))
+        return;
+    if (backend->ops->capabilities.shared)
+        ask_about_orphan(core, backend, id);
+    else
+        destroy_unrecorded(core, backend, id);
 }
 
 static void release_search(struct orphan_search *search)
@@ -288,7 +342,7 @@ static void meet_reality(struct recovery *recovery)
     search_orphans(core);
     for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = following) {
         following = sandbox_next(core, sandbox);
-        reconcile(sandbox);
+        recovery_reconcile(sandbox);
     }
     session_for_each (session, core) {
         if (!session_sandbox(session))
@@ -301,7 +355,11 @@ static void meet_reality(struct recovery *recovery)
 
 static void on_sandbox(struct store_query *query, const struct sandbox_record *record)
 {
-    struct core *core = recovery_of(query)->core;
+    recovery_restore_sandbox(recovery_of(query)->core, record);
+}
+
+struct sandbox *recovery_restore_sandbox(struct core *core, const struct sandbox_record *record)
+{
     struct session *session = map_get(&core->sessions_by_id, record->session_id);
     enum sandbox_state state = sandbox_state_parse(record->state);
     struct sandbox_order order;
@@ -310,7 +368,7 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     if (!id_is_valid(record->id, ID_SANDBOX)) {
         log_warn("record of a sandbox that cannot exist; removing it", kv("sandbox", record->id));
         store_forget_sandbox(core->parts.store, record->id);
-        return;
+        return NULL;
     }
     if (session && session_sandbox(session))
         session = NULL; /* it has another one: this one goes */
@@ -325,6 +383,7 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
             sandbox_note_restored_files(sandbox); /* before it was recorded as ready */
         session_set_generation(session, record->generation);
     }
+    return sandbox;
 }
 
 /* Its session has ended without it: no report of its end will come. */
@@ -345,8 +404,18 @@ static void on_execution(struct store_query *query, const struct execution_recor
 
     if (session)
         execution_restore(session, record);
-    else
+    else if (!core_is_clustered(core)) /* otherwise its session may be another node's */
         end_stray(core, record);
+}
+
+/* The approvals of other nodes are in the same store. */
+static void restore_approval(struct core *core, const struct document_record *record)
+{
+    scoped(json_decref) json_t *json = json_read(record->json, strlen(record->json), NULL);
+    const char *session = json_string_value(json_object_get(json, "session"));
+
+    if (!core->parts.node || (session && map_get(&core->sessions_by_id, session)))
+        approvals_restore(core->approvals, record);
 }
 
 static void on_document(struct store_query *query, const struct document_record *record)
@@ -358,7 +427,9 @@ static void on_document(struct store_query *query, const struct document_record 
     else if (str_equal(record->kind, SESSION_KEY_KIND))
         session_key_restore(core, record);
     else if (str_equal(record->kind, APPROVAL_KIND))
-        approvals_restore(core->approvals, record);
+        restore_approval(core, record);
+    else if (str_equal(record->kind, GRANT_KIND))
+        grants_restore(core->grants, record);
     else
         budgets_restore(core->budgets, record);
 }
@@ -370,7 +441,8 @@ static void load_rest(struct recovery *recovery)
                                              BUDGET_SESSION_KIND, BUDGET_OWNER_KIND };
 
     begin_stage(recovery, meet_reality);
-    ask(recovery, STORE_SANDBOXES, (struct store_query){ .on_sandbox = on_sandbox });
+    ask(recovery, STORE_SANDBOXES,
+        (struct store_query){ .on_sandbox = on_sandbox, .node = recovery->core->parts.node });
     for (size_t i = 0; i < ARRAY_LENGTH(unfinished); i++)
         ask(recovery, STORE_EXECUTIONS,
             (struct store_query){ .on_execution = on_execution,
@@ -378,6 +450,9 @@ static void load_rest(struct recovery *recovery)
     for (size_t i = 0; i < ARRAY_LENGTH(documents); i++)
         ask(recovery, STORE_DOCUMENTS,
             (struct store_query){ .on_document = on_document, .kind = documents[i] });
+    if (core_is_clustered(recovery->core))
+        ask(recovery, STORE_DOCUMENTS,
+            (struct store_query){ .on_document = on_document, .kind = GRANT_KIND });
     answer_came(recovery);
 }
 
@@ -395,7 +470,8 @@ void recovery_start(struct core *core, core_done_fn *done, void *user)
     *recovery = (struct recovery){ .core = core, .done = done, .user = user };
     core->recovery = recovery;
     begin_stage(recovery, load_rest);
-    ask(recovery, STORE_SESSIONS, (struct store_query){ .on_session = on_session, .live = true });
+    ask(recovery, STORE_SESSIONS,
+        (struct store_query){ .on_session = on_session, .node = core->parts.node, .live = true });
     answer_came(recovery);
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -17,6 +18,9 @@
  *     a pool member       anything              destroyed: the settings may have changed
  *     nothing             exists                an orphan of this instance: destroyed
  *
+ * Where nodes share the store, only the records of this node count: those of a session that others
+ * have taken over are not there any more, and its sandbox goes as a member of the pool does.
+ *
  * Recovery is done when all records are read: it waits for no sandbox and not for the backend. Each
  * sandbox settles on its own. Sessions that were ending go on ending, and clocks go on where they
  * were.
@@ -26,7 +30,18 @@
 
 struct recovery;
 
-struct orphan_search; /* what exists without a record; goes on after recovery is done */
+struct orphan_search; /* sandboxes without a record; goes on after recovery is done */
 
 void recovery_start(struct core *core, core_done_fn *done, void *user);
+/* Goes on with what a session that was restored was doing. */
+struct session;
+void recovery_resume_session(struct session *session);
+
+/* A sandbox of its record, with its session if that is in memory, and has none; then what the table
+ * says. NULL for a record that cannot be. */
+struct sandbox;
+struct sandbox_record;
+struct sandbox *recovery_restore_sandbox(struct core *core, const struct sandbox_record *record);
+void recovery_reconcile(struct sandbox *sandbox);
+
 void recovery_free(struct recovery *recovery); /* NULL is fine */

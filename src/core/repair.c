@@ -1,11 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/repair.h"
 
 #include "base/alloc.h"
 #include "core/core.h"
+#include "core/grants.h"
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
 #include "core/run/execution.h"
 #include "core/sandbox/sandbox.h"
+#include "core/session/idempotency.h"
+#include "core/session/scopes.h"
 #include "core/session/session_key.h"
 #include "core/session/session_recover.h"
 #include "store/store.h"
@@ -61,6 +65,10 @@ static void put_all(struct repair *repair)
     executions_repair(core);
     budgets_repair(core->budgets);
     approvals_repair(core->approvals);
+    if (repair->lost_acknowledged) {
+        idempotency_assert(core->idempotency);
+        scopes_assert(core->scopes);
+    }
     repair->lost_acknowledged = false;
     forget_leftovers(repair, true);
 }
@@ -74,8 +82,10 @@ static void on_lost(struct store *store, enum store_table table, const char *id)
 {
     struct repair *repair = store->on_lost_data;
 
-    if (!*id)
+    if (!*id) {
         repair->lost_acknowledged = true;
+        grants_suspect(repair->core->grants);
+    }
     if (*id && table == STORE_SANDBOXES && !map_get(&repair->core->sandboxes_by_id, id)) {
         struct leftover *leftover = xnew(struct leftover);
 

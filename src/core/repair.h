@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Repairs records after a failed transaction. The store reports each write that it has lost; a
- * moment later the current state of everything alive is written again, whatever the lost write
- * contained. The record of a sandbox that is gone is removed again.
+ * moment later the current state of all live objects is written again, not only of those in the
+ * lost write. The record of a sandbox that is gone is removed again.
  */
 
 struct core;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -27,7 +28,7 @@ struct secrets *secrets_new(const char *json);
 void secrets_free(struct secrets *secrets); /* NULL is fine */
 SCOPED_DEFINE(secrets_free, struct secrets);
 
-/* Others take their place; what they were is still masked. */
+/* Replaces all secrets; the old values are still masked. */
 void secrets_replace(struct secrets *secrets, const char *json);
 
 /* The values of this object are to be masked too. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -47,9 +48,10 @@ const char *session_id(const struct session *session); /* ID_SIZE bytes */
 const char *session_owner(const struct session *session);
 const char *session_on_behalf_of(const struct session *session);
 const char *session_labels_json(const struct session *session); /* NULL without labels */
-uint64_t session_number(const struct session *session); /* order of creation, whatever clocks say */
+uint64_t
+session_number(const struct session *session); /* order of creation, independent of clocks */
 
-/* The one created after it; the first for NULL. */
+/* The session that was created next; the first one for NULL. */
 struct session *session_next(const struct core *core, const struct session *session);
 
 #define session_for_each(session, core)                             \
@@ -68,6 +70,7 @@ struct session *session_next(const struct core *core, const struct session *sess
 const char *session_template_name(const struct session *session);
 const char *session_asked_backend(const struct session *session); /* NULL when none was named */
 const char *session_env_json(const struct session *session);      /* NULL without variables */
+const char *session_face_json(const struct session *session);     /* NULL: no face left anything */
 const struct network_policy *session_network(const struct session *session);
 bool session_keeps_files(const struct session *session);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/shares.h"
 
 #include "base/alloc.h"
@@ -134,7 +135,7 @@ static int refuse(enum config_share kind, const char *subject, size_t held, int6
                 (long long)cap, words[kind].noun, setting);
     if (err)
         err->retryable = true;
-    return error_hint(err, "end some, or have the operator raise %s", setting);
+    return error_hint(err, "end one of them, or have the operator raise %s", setting);
 }
 
 /* By a row of the setting owners. */

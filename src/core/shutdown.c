@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/shutdown.h"
 
 #include "base/alloc.h"
@@ -153,7 +154,7 @@ static void on_turn(struct turn_watch *watch)
         give_up(shutdown);
 }
 
-/* What is overdue is found after the turn that this begins. */
+/* The timer begins a turn; on_turn() then finds that the shutdown is overdue. */
 static void on_deadline(struct timer *timer UNUSED)
 {
 }

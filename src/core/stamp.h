@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* An instant as records have it: by the wall clock and by the boot clock. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vault.h"
 
 #include "base/alloc.h"
@@ -27,11 +28,15 @@ struct vault {
     uint8_t sealing[KEY_BYTES], signing[KEY_BYTES]; /* one for each purpose */
 };
 
-struct vault *vault_new(int state_dir)
+static void use_key(struct vault *vault, const uint8_t key[KEY_BYTES]);
+
+struct vault *vault_new(int state_dir, const uint8_t *key)
 {
     struct vault *vault = xnew(struct vault);
 
     vault->state_dir = state_dir;
+    if (key)
+        use_key(vault, key);
     return vault;
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -13,13 +14,15 @@
 #include "base/scoped.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { VAULT_SIGNATURE_SIZE = 2 * 32 + 1 };
 
 struct vault;
 
-struct vault *vault_new(int state_dir); /* borrowed */
-void vault_free(struct vault *vault);   /* NULL is fine */
+/* The directory is borrowed. With a key, one that the nodes of a cluster share, no file is used. */
+struct vault *vault_new(int state_dir, const uint8_t *key);
+void vault_free(struct vault *vault); /* NULL is fine */
 SCOPED_DEFINE(vault_free, struct vault);
 
 /* Reads the key, or makes it. The functions below need it and do not fail for it any more. */
@@ -35,6 +38,6 @@ char *vault_unseal(struct vault *vault, const char *about, const char *sealed, s
 void vault_sign(struct vault *vault, const char *about, const char *text,
                 char out[VAULT_SIGNATURE_SIZE]);
 
-/* Takes the same time whatever the difference is. */
+/* Compares in constant time. */
 bool vault_is_signed(struct vault *vault, const char *about, const char *text,
                      const char *signature);
