@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * long sys_clone_call(unsigned long flags, void *stack_top, void (*entry)(void *), void *argument,
  *                     int *out_pid)

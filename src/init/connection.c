@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/connection.h"
 
 #include "init/credentials.h"
@@ -42,7 +43,8 @@ static long send_message(int socket, const void *message, size_t length, const i
     return sys(sendmsg, socket, &header, MSG_NOSIGNAL | flags);
 }
 
-/* False when it has to wait; a connection that is broken swallows everything. */
+/* False when the socket is full and the message has to wait; on a broken connection it is
+ * dropped. */
 static bool try_send(const void *message, size_t length, const int *fds, unsigned fd_count)
 {
     long result;
@@ -265,7 +267,7 @@ static bool send_process(struct process *process)
     return try_send(&message, sizeof message, fds, collect_pipes(process, fds));
 }
 
-/* What an earlier daemon was about to start belongs into the list: it waits for that. */
+/* A process that an earlier daemon was starting belongs into the list, so LIST waits for it. */
 static bool is_undecided(const struct process *process)
 {
     return process->state == PROCESS_STARTING && !is_asked_here(process);
@@ -402,7 +404,7 @@ static void say_hello(void)
     struct protocol_hello hello = {
         .header = protocol_header(PROTOCOL_HELLO, sizeof hello, 0, 0),
         .processes = process_count(),
-        .features = FEATURE_FORGET_MANY | FEATURE_CONNECT |
+        .features = FEATURE_FORGET_MANY | FEATURE_CONNECT | FEATURE_DESCRIBE |
                     (settings.direct ? 0 : FEATURE_NAMESPACE) |
                     (settings.filter ? FEATURE_SECCOMP : 0) |
                     (settings.proc_fd >= 0 ? FEATURE_PROC | FEATURE_ZYGOTE : 0) |

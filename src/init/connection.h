@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The connection to the daemon. There is at most one: the next one takes its place.
+ * The connection to the daemon. There is at most one: a new connection replaces it.
  *
  * Nothing is queued when the daemon does not read: messages about processes wait as bits in the
  * table of processes, a list waits at its index, and the one answer that could not be sent stops
@@ -28,11 +29,11 @@ extern struct connection connection;
 struct job;
 struct process;
 
-/* What the connection is for. main.c connects it with request.c and start.c, which answer through
- * this header and are not known here. */
+/* Callbacks of the connection. main.c connects it with request.c and start.c, which answer through
+ * this header; the connection includes neither. */
 struct connection_handler {
-    /* Something has arrived: what supervisors have reported is taken first, since the daemon may
-     * know more than init. */
+    /* Called before a message is taken. Reports of supervisors are handled first, since they may
+     * have reached the daemon already. */
     void (*on_arrival)(void);
 
     /* The message is in the job. Descriptors that are taken over become -1; the others stay the
@@ -47,19 +48,19 @@ void connection_accept(void); /* and says hello */
 int connection_dial(void);
 void connection_close(void);
 
-/* Takes what has arrived, a bounded number of messages. */
+/* Takes a bounded number of the messages that have arrived. */
 void connection_receive(const struct connection_handler *handler);
 bool connection_can_receive(void);
 
-/* Sends what waits, as far as the daemon takes it. */
+/* Sends queued messages until the socket is full. */
 void connection_flush(void);
 
 /* The answer to the message at hand: small, without descriptors. */
 void connection_answer(const void *message, size_t length);
 void connection_answer_done(uint64_t process, uint64_t request, int error, unsigned value);
 
-/* Hands a connection of a program to the daemon. One that the daemon does not take now is lost, and
- * the program may try again. */
+/* Hands a connection of a program to the daemon. It is not passed if the socket is full; the
+ * program may try again. */
 void connection_pass_storage(uint64_t process, int fd);
 
 /* For supervisors: that the process has started, has ended, or both. 0 or -errno. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/credentials.h"
 
 #include "init/init.h"
@@ -13,8 +14,8 @@ static int is_bounding(unsigned capability)
     return (int)sys(prctl, PR_CAPBSET_READ, capability, 0, 0, 0);
 }
 
-/* Each drop makes the kernel copy the credentials, also of one that is not there. Returns those
- * that are still there. */
+/* Each drop makes the kernel copy the credentials, even for a capability that is already dropped.
+ * Returns the capabilities that could not be dropped. */
 static uint64_t drop_bounding(uint64_t capabilities)
 {
     uint64_t left = 0;
@@ -77,7 +78,7 @@ static void clear_inherited(void)
 }
 
 /* The bounding set limits only what an exec can gain. Init never executes anything itself, so it
- * can drop once what every process it starts would have to drop. */
+ * drops these capabilities once for all processes that it starts. */
 void credentials_prepare(void)
 {
     uint64_t bounding;
@@ -181,11 +182,12 @@ int credentials_reach_files_as(uint32_t uid, uint32_t gid)
 }
 
 /* Leaving uid 0 for files makes the kernel take the rights over files out of the effective set. The
- * rest goes as well: of init's capabilities a helper keeps what root among the processes has. */
-int credentials_act_for(const struct user *user)
+ * others are dropped as well: a helper keeps the capabilities that a process of root has, and none
+ * for another user, unless root does the work for that user. */
+int credentials_act_for(const struct user *user, bool by_root)
 {
     struct sys_capability_data data[2];
-    uint64_t keep = user->uid ? 0 : settings.keep_capabilities;
+    uint64_t keep = user->uid && !by_root ? 0 : settings.keep_capabilities;
     long result;
 
     if (!settings.is_root)
@@ -203,7 +205,7 @@ int credentials_act_for(const struct user *user)
         return (int)result;
     data[0].permitted &= (uint32_t)keep;
     data[1].permitted &= (uint32_t)(keep >> 32);
-    data[0].effective &= data[0].permitted;
-    data[1].effective &= data[1].permitted;
+    data[0].effective = data[0].permitted & (by_root ? UINT32_MAX : data[0].effective);
+    data[1].effective = data[1].permitted & (by_root ? UINT32_MAX : data[1].effective);
     return set_capabilities(data);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/defaults.h"
 
 #include "init/init.h"
@@ -88,7 +89,7 @@ static bool is_directory(const char *path)
     return fd >= 0;
 }
 
-/* Only what was made here is given to the user. */
+/* Only a directory that was made here is given to the user. */
 static int make_for(int dir, const char *name, uint32_t uid, uint32_t gid)
 {
     int result = (int)sys(mkdirat, dir, name, DIRECTORY_MODE);
@@ -103,7 +104,7 @@ static int make_for(int dir, const char *name, uint32_t uid, uint32_t gid)
     return 0;
 }
 
-/* Before any program runs, so that no program can change what lies on the way. */
+/* Called before any program runs, so that no program can change the path meanwhile. */
 static bool provide(const char *path)
 {
     char name[PATH_NAME_SIZE];
@@ -149,7 +150,7 @@ const char *defaults_directory(const struct user *user)
     return settings.workspace[0] ? settings.workspace : user->home;
 }
 
-/* Nobody but root can replace what root makes in it. */
+/* Only root can replace an entry that root makes in the directory. */
 static bool belongs_to_root(int dir)
 {
     struct stat status;
@@ -174,7 +175,8 @@ void defaults_restore_directory(const struct user *user)
     sys_close(dir);
 }
 
-/* One that root may not make, since it lies in a directory of the user's, the user can. */
+/* Root does not make a directory below one of the user's; the caller has the user's rights and
+ * may. */
 static long enter_or_make(const char *path)
 {
     long result = path_change_directory(path);

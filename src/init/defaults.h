@@ -1,28 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What a program or a file operation gets when its request does not say: the user, the directory
- * that it begins in, and variables of its environment. In a container they come from the image, by
- * --user, --workspace, --home and --environment.
+ * Defaults of a program or a file operation: user, initial directory, and variables of the
+ * environment. In a container they come from the image, by --user, --workspace, --home and
+ * --environment.
  */
 
 #include "init/user.h"
 
 enum { DEFAULTS_MAX_BYTES = 32 * 1024 }; /* of the variables, with their NULs */
 
-/* At init's start: makes the workspace and the home that it was given if they are missing. One that
- * cannot be made counts as not given. Takes the variables of init's own environment if its arguments say so;
- * they stay where they are. -1 when these are more than there is room for. */
+/* At init's start: makes the workspace and the home of its arguments if they are missing, and
+ * ignores one that cannot be made. With --environment it uses the variables of init's own
+ * environment, without copying them. -1 when they exceed DEFAULTS_MAX_BYTES. */
 int defaults_prepare(char **environment);
 
-/* The user that a request names, or the default one. Name, home and shell of another one are looked up
- * only if they are wanted or needed. 0, or an errno: EINVAL when there is no such user. */
+/* The user that a request names, or the default one. Name, home and shell of another user are
+ * looked up only if they are wanted or needed. 0, or an errno: EINVAL when there is no such
+ * user. */
 int defaults_find_user(const char *text, bool wants_details, struct user *out_user);
 
 /* Where this user's programs begin: the workspace, or the user's home. Not in a direct sandbox. */
 const char *defaults_directory(const struct user *user);
 
-/* Makes that directory again if a program has removed it. With init's own rights. */
+/* Makes the initial directory again if a program has removed it. With init's own rights. */
 void defaults_restore_directory(const struct user *user);
 
 /* Enters it, with the user's rights, or else the user's home, or else the root. In a direct sandbox

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -6,10 +7,10 @@
  * reach a socket that root inside has made, and root inside must not be able to write to the host's
  * disk.
  *
- * Init does not ask who listens there. The socket lies in a directory of the host that the container
- * has as a read-only mount: no program inside can put another one in its place, or mount something over
- * it without CAP_SYS_ADMIN. The daemon, in turn, has to look who connects (SO_PEERCRED), since
- * programs inside can reach the socket, too.
+ * Init does not authenticate the listener. The socket is in a directory of the host that the
+ * container has as a read-only mount: without CAP_SYS_ADMIN no program inside can replace the
+ * socket or mount over it. The daemon has to check its peer (SO_PEERCRED), since programs inside
+ * can reach the socket, too.
  *
  * While there is no connection init tries, for as long as it lives: the daemon may be away for
  * hours, and sandboxes go on. No error is final but one: when the directory itself was removed on the
@@ -31,7 +32,7 @@ int dial_connect(void);
 /* Whether the last attempt has found the directory of the socket removed. */
 bool dial_is_given_up(void);
 
-/* The daemon has asked something: it did not refuse the connection, and the delays begin anew. */
+/* The daemon has sent a request, so it accepted the connection: resets the back-off. */
 void dial_confirm(void);
 
 /* The delay after an attempt: twice the last one, unless this attempt comes so late after the one before

@@ -1,15 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What the parts of init share: its settings, the processes that it remembers and the jobs that are
- * on their way. Everything is in static tables: init allocates nothing once it runs, and pages of a
- * table stay untouched until they are used.
+ * Declarations shared by the parts of init: settings, the table of processes, and jobs under way.
+ * Everything is in static tables: init allocates nothing once it runs, and pages of a table stay
+ * untouched until they are used.
  *
  * A process has a supervisor: a clone that shares init's memory and descriptors, starts the process
- * as its child, waits for it, and lives on as the reaper of whatever it leaves in the background.
- * It reports to the daemon itself where it can, and to init through `reports` and the event
- * descriptor. The fields under "the supervisor's" are written by it before it reports and only read
- * by init after.
+ * as its child, waits for it, and lives on as the reaper of its background processes. It reports to
+ * the daemon itself where it can, and to init through `reports` and the event descriptor. The
+ * fields under "the supervisor's" are written by it before it reports and only read by init after.
  */
 
 #include "init/user.h"
@@ -87,12 +87,12 @@ struct process {
     int errors;
     int inner[4]; /* the process's own ends, until it has started; the last: a zygote's control */
     int script;
-    int control; /* a zygote's socket; of one that it may fork: a duplicate, until then */
+    int control; /* a zygote's socket; of a process to be forked: a duplicate, until the fork */
     uint64_t zygote_number; /* of the zygote that may fork it; 0 without */
     int zygote_pid;
     uint64_t directory; /* a zygote's: the inode that it has begun in; 0 when it is not known */
     unsigned pending;
-    uint64_t connection; /* the one that asked for it */
+    uint64_t connection; /* of the START message */
     uint64_t start_request;
     struct job *job; /* until it has started */
 
@@ -155,7 +155,9 @@ struct settings {
     bool prepared; /* signals and descriptors were set by the parent, and are inherited */
     bool is_root;  /* may switch users */
     bool takes_environment;
-    bool is_attached; /* stdin and stdout are the first connection to the relay */
+    bool is_unbound;    /* the relay's key comes with the first connection */
+    bool is_attached;   /* stdin and stdout are the first connection to the relay */
+    uint16_t gate_port; /* where the gate listens; 0: there is none */
     enum origin origin;
     const char *socket_path;  /* NULL when the socket was passed */
     const char *default_user; /* as of --user; "": init's own */
@@ -163,11 +165,12 @@ struct settings {
      * to; elsewhere "" for the user's home. */
     const char *workspace;
     const char *default_home;   /* of that user; NULL: as in /etc/passwd */
-    uint64_t keep_capabilities; /* bounding set of init and what it starts */
-    const void *filter;         /* seccomp program for what is started; NULL without */
+    uint64_t keep_capabilities; /* bounding set of init and its children */
+    const void *filter;         /* seccomp program for processes; NULL without */
     uint16_t filter_length;     /* in instructions */
     int own_pid;
     int relay_pid; /* 0 without one */
+    int gate_pid;  /* 0 without one */
     int null_fd;   /* /dev/null, or -1 */
     int proc_fd;   /* /proc, or -1 */
     int event_fd;  /* supervisors write to it */
@@ -187,7 +190,7 @@ void process_close_pipes(struct process *process);
 void process_close_inner(struct process *process);
 unsigned process_count(void); /* remembered */
 
-/* What its tree hangs on. */
+/* The pid at the root of the process's tree. */
 static inline int process_root(const struct process *process)
 {
     return process->root ? process->root : process->supervisor;
@@ -200,15 +203,16 @@ struct job *job_get_free(void); /* NULL when all are busy */
 void job_release(struct job *job);
 unsigned job_count_streams(void); /* that are answered and go on */
 unsigned job_count_watches(void);
-bool file_is_stream(uint32_t kind); /* goes on after its answer, but not for ever */
+bool file_is_stream(
+    const struct protocol_file *file); /* goes on after its answer, but not for ever */
 struct job *job_find_helper(int pid);
 
 /* --- reports of supervisors ----------------------------------------------------------------- */
 
-/* By the supervisor: what is posted wakes init up, what is noted waits until something does. */
+/* By the supervisor: post wakes init up; note leaves the report until init wakes up anyway. */
 void report_post(struct process *process, unsigned report);
 void report_note(struct process *process, unsigned report);
-void report_hint(void); /* wakes init up if it expects what was noted */
+void report_hint(void); /* wakes init up if it expects notes */
 
 /* By init, before it sleeps. True when some report waits already. */
 bool report_expect(bool is_expected);

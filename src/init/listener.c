@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/listener.h"
 
 #include "init/dial.h"
+#include "init/gate.h"
 #include "init/init.h"
 #include "init/path.h"
 #include "init/pump.h"
@@ -84,7 +86,7 @@ bool listener_has_socket(void)
     return settings.origin != ORIGIN_DIALLED;
 }
 
-/* -1 when it cannot be told. */
+/* -1 when the option cannot be read. */
 static int read_option(int fd, int option)
 {
     int value = -1;
@@ -93,8 +95,8 @@ static int read_option(int fd, int option)
     return sys(getsockopt, fd, SOL_SOCKET, option, &value, &length) < 0 ? -1 : value;
 }
 
-/* gVisor does not tell that a socket listens. It is not made to listen without need: that would make
- * init the owner whose user may connect. */
+/* gVisor does not report that a socket listens. listen() is not repeated without need: it would
+ * make init the owner, whose user may connect. */
 bool listener_is_right(void)
 {
     if (!listener_has_socket())
@@ -136,7 +138,7 @@ bool listener_take_key(char **environment, struct relay_setup *out_setup)
     return found;
 }
 
-/* Its parent may have been killed before it could ask to be told. */
+/* The parent may have died before PR_SET_PDEATHSIG was set. */
 static void follow_parent(void)
 {
     (void)sys(prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -155,13 +157,43 @@ static __attribute__((noreturn)) void become_pump(struct relay_setup *setup)
     pump_run(settings.socket_path);
 }
 
-/* Its connection waits in the backlog of the socket until the relay accepts it. */
+/* The pump's connection waits in the backlog of the socket until the relay accepts it. */
 int listener_start_pump(struct relay_setup *setup)
 {
     long pid = sys(fork);
 
     if (!pid)
         become_pump(setup);
+    return pid < 0 ? (int)pid : 0;
+}
+
+static __attribute__((noreturn)) void become_gate(struct relay_setup *setup, int fd)
+{
+    static struct gate_setup gate;
+
+    (void)sys(prctl, PR_SET_NAME, "sandglass-gate", 0, 0, 0);
+    (void)sys(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+    follow_parent();
+    (void)sys(setsid);
+    memcpy(gate.key, setup->key, sizeof gate.key);
+    explicit_bzero(setup->key, sizeof setup->key);
+    (void)sys(dup2, fd, FD_LISTEN);
+    sys_close_from(FD_LISTEN + 1);
+    gate.listen_fd = FD_LISTEN;
+    gate.path = settings.socket_path;
+    gate_run(&gate);
+}
+
+int listener_start_gate(struct relay_setup *setup)
+{
+    int fd = gate_listen(settings.gate_port);
+    long pid = fd < 0 ? fd : sys(fork);
+
+    if (!pid)
+        become_gate(setup, fd);
+    sys_close(fd);
+    if (pid > 0)
+        settings.gate_pid = (int)pid;
     return pid < 0 ? (int)pid : 0;
 }
 
@@ -178,7 +210,7 @@ static __attribute__((noreturn)) void become_relay(struct relay_setup *setup)
     relay_run(setup);
 }
 
-/* A fork, not a clone in the same memory: what goes wrong in the relay stays there. */
+/* A fork, not a clone that shares memory: a fault of the relay cannot damage init. */
 int listener_start_relay(struct relay_setup *setup)
 {
     int ends[2];
@@ -200,11 +232,10 @@ int listener_start_relay(struct relay_setup *setup)
     return pid < 0 ? (int)pid : 0;
 }
 
-/* --- who may connect -------------------------------------------------------------------------- */
+/* --- access -------------------------------------------------------------------------------- */
 
-/* Whether a process with init's ids comes from a direct sandbox, this one or another; one that is
- * gone counts as inside. A process whose limits are not ours to see has other ids, so it does not.
- */
+/* Whether a process with init's ids belongs to a direct sandbox, this one or another; a process
+ * that is gone counts as inside. EPERM means that the process has other ids: it is outside. */
 static bool is_inside(int pid)
 {
     struct rlimit own;
@@ -217,9 +248,8 @@ static bool is_inside(int pid)
     return result < 0 ? result != -EPERM : theirs.rlim_max <= own.rlim_max;
 }
 
-/* No process of a sandbox may connect. With a namespace of its own init sees the numbers of
- * those in it and 0 for all others, whoever has made the listening socket; without one, the mark of
- * direct sandboxes tells. */
+/* No process of a sandbox may connect. In a pid namespace of its own init sees pid 0 for all
+ * processes outside; without one, INSIDE_RESOURCE marks the processes of direct sandboxes. */
 static bool is_welcome(int fd)
 {
     struct ucred peer = { .pid = -1 };
@@ -240,7 +270,7 @@ static bool is_welcome(int fd)
 
 /* --- connections ------------------------------------------------------------------------------ */
 
-/* The one descriptor of a packet, or -EBADMSG; of several none is kept. */
+/* The only descriptor of a packet, or -EBADMSG; several are closed. */
 static int take_descriptor(struct msghdr *header)
 {
     struct cmsghdr *part = CMSG_FIRSTHDR(header);
@@ -258,7 +288,7 @@ static int take_descriptor(struct msghdr *header)
     return -EBADMSG;
 }
 
-/* Whoever holds the other end is the relay, so it need not be asked who it is. */
+/* Only the relay has the other end, so no check of the peer is needed. */
 static int receive_connection(void)
 {
     union {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -27,6 +28,10 @@ bool listener_take_key(char **environment, struct relay_setup *out_setup);
 /* Forks the pump between init's stdin, stdout and the socket of the relay that will be there: see
  * init/pump.h. The key is wiped in the pump. After listener_open(). 0 or -errno. */
 int listener_start_pump(struct relay_setup *setup);
+
+/* Forks the gate, which listens at settings.gate_port and has a copy of the key: see init/gate.h.
+ * Before listener_start_relay(), which wipes the key here. 0 or -errno. */
+int listener_start_gate(struct relay_setup *setup);
 
 /* Forks the relay, which gets the listening socket; the key is wiped here. When everything else is
  * prepared, since the relay inherits that. 0 or -errno. */

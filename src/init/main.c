@@ -1,18 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sandglass-init: the program inside every sandbox. It is PID 1 of its namespace, or with --direct
- * a plain child that keeps its descendants together, and does what the daemon asks over a socket.
- * It allocates nothing, opens no file of the sandbox itself except in the children it makes for
- * that, and goes on when the daemon goes away.
+ * a plain child that keeps its descendants together, and serves requests of the daemon over a
+ * socket. It allocates nothing, opens no file of the sandbox itself except in the children it makes
+ * for that, and goes on when the daemon goes away.
  *
  *     sandglass-init [--direct] [--prepared] [--seccomp=4] [--bounding=HEX]
  *                    [--user=SPEC] [--workspace=DIR] [--home=DIR] [--environment]
  *                    [--listen=PATH | --relay[=PATH] | --relay=PATH --attached | --dial=PATH]
+ *                    [--unbound | --gate=PORT]
  *     sandglass-init --pump=PATH
  *
  * Descriptor 3 is a listening SOCK_SEQPACKET socket, or of SOCK_STREAM with --relay, unless init
- * makes it at PATH, or connects to a socket of the daemon at PATH: see init/dial.h. What user,
- * workspace, home and environment mean is in init/defaults.h. With --attached the first connection to
- * the relay comes through stdin and stdout. A pump is something else: see init/pump.h.
+ * makes it at PATH, or connects to a socket of the daemon at PATH: see init/dial.h. For --user,
+ * --workspace, --home and --environment see init/defaults.h. With --attached the first connection to
+ * the relay comes through stdin and stdout. The key of the relay is in SANDGLASS_KEY; with --unbound
+ * there is none, and the first connection brings it. With --gate the relay, which then has a PATH, is
+ * reached by TCP as well: see init/gate.h. For --pump see init/pump.h.
  */
 
 #include "init/connection.h"
@@ -89,7 +93,7 @@ static bool parse_origin(const char *argument)
     return false;
 }
 
-/* What programs get by default. */
+/* Options with defaults for programs. */
 static bool parse_default(const char *argument)
 {
     const char *value;
@@ -111,16 +115,34 @@ static bool parse_default(const char *argument)
     return true;
 }
 
-/* A direct sandbox has its directories from the one who has started it. */
+/* A direct sandbox uses init's own directory, so --workspace and --home are refused. */
 static bool has_one_workspace(void)
 {
     return !settings.direct || (!settings.workspace[0] && !settings.default_home);
 }
 
-/* The pump between stdin, stdout and the relay connects to the relay's path. */
-static bool can_be_attached(void)
+/* Pump and gate connect to the relay's path. */
+static bool relay_has_path(void)
 {
     return settings.origin == ORIGIN_RELAY && settings.socket_path;
+}
+
+static bool parse_gate(const char *text)
+{
+    uint32_t port;
+
+    if (!text_to_u32(text, text + strlen(text), UINT16_MAX, &port) || !port)
+        return false;
+    settings.gate_port = (uint16_t)port;
+    return true;
+}
+
+/* Whether the options about the relay go together. The gate needs the key from the beginning. */
+static bool has_sound_relay(void)
+{
+    if ((settings.is_attached || settings.gate_port) && !relay_has_path())
+        return false;
+    return !settings.is_unbound || (settings.origin == ORIGIN_RELAY && !settings.gate_port);
 }
 
 static int parse_arguments(char **argv, bool *out_has_filter)
@@ -135,17 +157,20 @@ static int parse_arguments(char **argv, bool *out_has_filter)
             settings.prepared = true;
         else if (!strcmp(*argv, "--attached"))
             settings.is_attached = true;
+        else if (!strcmp(*argv, "--unbound"))
+            settings.is_unbound = true;
         else if (!strcmp(*argv, "--seccomp=4"))
             *out_has_filter = true;
         else if ((value = value_of(*argv, "--bounding="))) {
             if (!text_to_hex64(value, &settings.keep_capabilities))
                 return -1;
+        } else if ((value = value_of(*argv, "--gate="))) {
+            if (!parse_gate(value))
+                return -1;
         } else if (!parse_default(*argv) && !parse_origin(*argv))
             return -1;
     }
-    if (settings.is_attached && !can_be_attached())
-        return -1;
-    return has_one_workspace() ? 0 : -1;
+    return has_sound_relay() && has_one_workspace() ? 0 : -1;
 }
 
 /* The kernel's layout of struct sigaction. */
@@ -172,7 +197,7 @@ static void block_signals(void)
     (void)sys(rt_sigprocmask, SIG_SETMASK, &all, NULL, SIGNAL_SET_SIZE);
 }
 
-/* All blocked, none ignored: what is started inherits that and unblocks, nothing more. */
+/* All signals are blocked and none is ignored: a started process only has to unblock them. */
 static void prepare_signals(void)
 {
     uint64_t watched = 1ull << (SIGCHLD - 1) | 1ull << (SIGTERM - 1);
@@ -286,14 +311,14 @@ static void prepare_direct(void)
         settings.workspace = directory;
 }
 
-/* The pump is made first, since it needs the descriptors that init was started with. The relay is made
- * last, so that it inherits all the rest. */
+/* The pump is made first, since it needs the descriptors that init was started with. Gate and relay are
+ * made last, so that they inherit all the rest. */
 static int prepare(char **argv, char **environment)
 {
     struct relay_setup setup = { 0 };
-    bool has_key = listener_take_key(environment, &setup);
     bool has_filter = false;
 
+    setup.has_key = listener_take_key(environment, &setup);
     block_signals();
     if (parse_arguments(argv, &has_filter) < 0 || listener_open() < 0)
         return -1;
@@ -317,8 +342,12 @@ static int prepare(char **argv, char **environment)
         return -1;
     if (!listener_is_right() || defaults_prepare(environment) < 0)
         return -1;
+    if (settings.origin == ORIGIN_RELAY && setup.has_key == settings.is_unbound)
+        return -1;
+    if (settings.gate_port && listener_start_gate(&setup) < 0)
+        return -1;
     if (settings.origin == ORIGIN_RELAY)
-        return has_key ? listener_start_relay(&setup) : -1;
+        return listener_start_relay(&setup);
     explicit_bzero(setup.key, sizeof setup.key);
     return 0;
 }
@@ -333,7 +362,7 @@ static struct process *find_by_supervisor(int pid)
     return NULL;
 }
 
-/* One whose supervisor was killed before it could tell that it had started it. */
+/* A process whose supervisor was killed before it could report the start. */
 static struct process *find_orphan(int pid)
 {
     for (unsigned i = 0; i < process_places(); i++)
@@ -343,10 +372,10 @@ static struct process *find_orphan(int pid)
     return NULL;
 }
 
-/* Nobody can reach this sandbox any more. */
-static void lose_relay(void)
+/* Without its relay or its gate the sandbox is out of reach and ends. */
+static void lose_relay(int *pid)
 {
-    settings.relay_pid = 0;
+    *pid = 0;
     if (!is_ending)
         exit_code = RELAY_EXIT_CODE;
     is_ending = true;
@@ -359,7 +388,9 @@ static void handle_end(int pid)
 
     supervisor_reaped(pid);
     if (pid == settings.relay_pid)
-        lose_relay();
+        lose_relay(&settings.relay_pid);
+    else if (pid == settings.gate_pid)
+        lose_relay(&settings.gate_pid);
     else if (process)
         start_lose_supervisor(process);
     else if (job)
@@ -372,7 +403,8 @@ static void handle_child(int pid, int status)
 {
     if (!WIFSTOPPED(status))
         handle_end(pid);
-    else if (pid == settings.relay_pid || supervisor_is(pid) || job_find_helper(pid))
+    else if (pid == settings.relay_pid || pid == settings.gate_pid || supervisor_is(pid) ||
+             job_find_helper(pid))
         (void)sys(kill, pid, SIGCONT); /* a program may have stopped one of init's own */
 }
 
@@ -398,7 +430,7 @@ static void drain(int fd)
         ;
 }
 
-/* What signalfd tells. */
+/* struct signalfd_siginfo of the kernel. */
 struct signal_info {
     uint32_t number;
     int32_t error;
@@ -425,7 +457,7 @@ static bool take_signals(void)
     return is_ordered;
 }
 
-/* While init waits for requests alone, what is only noted can wait for the next one. */
+/* While init waits only for requests, noted reports can wait for the next request. */
 static bool must_hear_all(void)
 {
     return !connection_can_receive() || tree_is_killing();
@@ -492,9 +524,11 @@ static void kill_everything(void)
                 (void)sys(kill, -processes[i].main_pid, SIGKILL);
     if (settings.relay_pid)
         (void)sys(kill, settings.relay_pid, SIGKILL);
+    if (settings.gate_pid)
+        (void)sys(kill, settings.gate_pid, SIGKILL);
 }
 
-/* What cannot be killed keeps init alive. */
+/* Init exits when all its children are dead. */
 static __attribute__((noreturn)) void finish(void)
 {
     for (;;) {
@@ -511,7 +545,7 @@ static int earlier_ms(int one_ms, int other_ms)
     return one_ms < 0 || (other_ms >= 0 && other_ms < one_ms) ? other_ms : one_ms;
 }
 
-/* Whatever is to be done without being asked; how long until there is more of it. Sending may end the
+/* Work without a request; returns the milliseconds until there is more. Sending may end the
  * connection, so dialling comes last. */
 static int go_on(void)
 {

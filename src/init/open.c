@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sys_open() for kernels without openat2, of which gVisor is one. The path is gone through component
  * by component, and links are expanded here as texts, so that none of /proc is ever followed.
@@ -14,7 +15,7 @@
 
 enum { MAX_LINKS = 40, STEP = O_PATH | O_NOFOLLOW | O_CLOEXEC };
 
-/* What a component turned out to be. */
+/* The result of opening a component. */
 enum step { STEP_DONE, STEP_LINK, STEP_MISSING };
 
 struct steps {
@@ -81,7 +82,7 @@ static bool is_text(int link, const char *target)
            !strncmp(target, "self/", 5);
 }
 
-/* The target takes the place of the link's name in the path. 0 or -errno. */
+/* Replaces the link's name in the path by its target. 0 or -errno. */
 static int expand_link(struct steps *steps, int link)
 {
     size_t rest = strlen(steps->at) + 1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/payload.h"
 
 #include "init/credentials.h"
@@ -15,6 +16,7 @@
 #include <sys/prctl.h>
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define OWN_PROGRAMS "/.local/bin:"
 
 enum { FD_SCRIPT = 3, FD_CONTROL = 4 };
 
@@ -190,6 +192,30 @@ static void complete_directories(struct environment *environment)
     environment_default(environment, "TMPDIR=", path);
 }
 
+static const char *find_variable(const char *const *env, const char *prefix, const char *fallback)
+{
+    for (; *env; env++)
+        if (!strncmp(*env, prefix, strlen(prefix)))
+            return *env + strlen(prefix);
+    return fallback;
+}
+
+/* Programs that a user installs without root come first, as in a login. */
+static void complete_path(struct environment *environment, const char *user_home)
+{
+    char path[USER_PATH_SIZE + sizeof OWN_PROGRAMS + sizeof DEFAULT_PATH] = "";
+    const char *home = find_variable(environment->entries, "HOME=", user_home);
+    size_t length = strlen(home);
+
+    if (!settings.direct && length > 1 && length < USER_PATH_SIZE) {
+        memcpy(path, home, length);
+        memcpy(path + length, OWN_PROGRAMS, sizeof OWN_PROGRAMS);
+    }
+    length = strlen(path);
+    memcpy(path + length, DEFAULT_PATH, sizeof DEFAULT_PATH);
+    environment_default(environment, "PATH=", path);
+}
+
 static void complete_environment(const struct job *job)
 {
     struct job_memory *memory = job->memory;
@@ -201,7 +227,7 @@ static void complete_environment(const struct job *job)
     };
 
     environment_inherit(&environment);
-    environment_default(&environment, "PATH=", DEFAULT_PATH);
+    complete_path(&environment, memory->user.home);
     if (settings.direct && settings.workspace[0])
         complete_directories(&environment);
     environment_default(&environment, "HOME=", memory->user.home);
@@ -221,18 +247,10 @@ static long execute_path(const char *path, const struct protocol_start_texts *te
     return result < 0 ? result : sys(execve, path, texts->argv, texts->env);
 }
 
-static const char *find_path_variable(const char *const *env)
-{
-    for (; *env; env++)
-        if (!strncmp(*env, "PATH=", 5))
-            return *env + 5;
-    return DEFAULT_PATH;
-}
-
 static long execute_search(const struct protocol_start_texts *texts)
 {
     const char *name = texts->argv[0];
-    const char *at = find_path_variable(texts->env);
+    const char *at = find_variable(texts->env, "PATH=", DEFAULT_PATH);
     long verdict = -ENOENT;
 
     for (;;) {

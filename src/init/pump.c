@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/pump.h"
 
 #include "init/init.h"
@@ -21,7 +22,7 @@ enum flow_state {
     FLOW_COPIES,  /* it cannot, between these two */
 };
 
-/* One direction. What it waits for is either a byte to read or room to write to. */
+/* One direction. It waits for bytes to read or for room to write. */
 struct flow {
     int from;
     int to;
@@ -35,8 +36,8 @@ struct flow {
 static TABLE_SELDOM_USED struct flow inward; /* from stdin */
 static TABLE_SELDOM_USED struct flow outward;
 
-/* Whoever shares a terminal with the pump would have to live with it not blocking; the ends of pipes
- * and sockets are its own. */
+/* A terminal stays blocking, since O_NONBLOCK would hold for all programs that share it; the ends
+ * of pipes and sockets are the pump's own. */
 static void stop_blocking(int fd)
 {
     struct stat status;
@@ -46,7 +47,7 @@ static void stop_blocking(int fd)
         (void)sys(fcntl, fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* A relay whose backlog is full answers soon or never. One that is not there yet comes soon: an engine
+/* A relay whose backlog is full answers soon or never. A missing relay appears soon: an engine
  * starts a pump as soon as it has started init. */
 static int reach(const char *path)
 {
@@ -68,7 +69,7 @@ static int reach(const char *path)
     return result < 0 ? -1 : fd;
 }
 
-/* Whether a system call moved bytes. The pump ends with either side, whatever went wrong. */
+/* Whether a system call moved bytes. The pump exits at the end of either side, or at an error. */
 static bool has_moved(long result)
 {
     if (result == 0 || (result < 0 && result != -EAGAIN && result != -EINTR))
@@ -93,8 +94,7 @@ static void copy(struct flow *flow)
     flow->wants_room = flow->start < flow->end;
 }
 
-/* After EAGAIN nobody knows which of the two was not ready: the other one is waited for than was
- * before. */
+/* EAGAIN does not say which end was not ready: wait for the other end than before. */
 static void move(struct flow *flow)
 {
     long length = -EINVAL;
@@ -126,7 +126,7 @@ static void turn(int socket)
         return;
     if (polls[2].revents & (POLLERR | POLLNVAL) || polls[0].revents & POLLNVAL)
         sys_exit(0);
-    /* The relay has left, and nobody takes what it has said. */
+    /* The relay has closed, and stdout does not take its last bytes. */
     if (outward.wants_room && !polls[2].revents && polls[1].revents & (POLLHUP | POLLERR))
         sys_exit(0);
     if (polls[0].revents || (inward.wants_room && polls[1].revents & POLLOUT))

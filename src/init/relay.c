@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/relay.h"
 
 #include "init/relay_content.h"
@@ -14,7 +15,7 @@
 
 enum {
     MAX_PEERS = 4,
-    CROWDED_MS = 1000, /* what a peer gets when all places are taken */
+    CROWDED_MS = 1000, /* patience with a peer when all slots are taken */
     MAX_EVENTS = 64,
     IDLE_MS = 5000,
     MEMORY_SHARE = 16, /* of the sandbox's memory, at most, for bytes on their way */
@@ -23,7 +24,7 @@ enum {
 
 enum tag { TAG_LISTEN, TAG_INIT, TAG_CONNECTION, TAG_LINK, TAG_PEERS, TAG_STREAMS = 16 };
 
-/* Somebody who has connected and has not proved anything. */
+/* A connection before its login. */
 struct peer {
     int fd; /* owned; -1: free */
     int64_t since_ms;
@@ -36,10 +37,10 @@ struct peer {
 };
 
 static struct {
-    const struct relay_setup *setup; /* borrowed */
+    struct relay_setup *setup; /* borrowed */
     int epoll_fd;
     bool is_listening; /* in the poll */
-    bool is_attached;  /* a session has begun, and what belongs to it is there */
+    bool is_attached;  /* a session has begun */
     uint8_t boot[RELAY_BOOT_SIZE];
     struct peer peers[MAX_PEERS];
     int64_t now_ms; /* of a clock that stands still while the sandbox is frozen */
@@ -49,7 +50,7 @@ static struct {
 
 /* --- preparing ------------------------------------------------------------------------------ */
 
-/* 0 when there is no such file, or no limit in it. */
+/* 0 when the file does not exist or has no limit. */
 static uint64_t read_number(const char *path)
 {
     char text[32];
@@ -88,7 +89,7 @@ static int watch(int fd, uint32_t tag, uint32_t events)
     return (int)sys(epoll_ctl, relay.epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-static int prepare(const struct relay_setup *setup)
+static int prepare(struct relay_setup *setup)
 {
     relay.setup = setup;
     for (unsigned i = 0; i < MAX_PEERS; i++)
@@ -132,7 +133,8 @@ static bool is_current(const struct relay_login *login)
            !memcmp(relay_link.session, login->session, sizeof login->session);
 }
 
-/* Whether the login begins a session, or finds its own. One that claims what cannot be is not. */
+/* Whether the login begins a new session or can resume its own. A login that claims an impossible
+ * position cannot. */
 static bool take_up_session(const struct relay_login *login)
 {
     if (login->flags & RELAY_LOGIN_NEW)
@@ -162,7 +164,10 @@ static int greet(struct peer *peer)
         struct relay_greeting greeting;
     } hello = {
         .frame = { .length = sizeof hello.greeting, .type = RELAY_GREETING },
-        .greeting = { .magic = RELAY_MAGIC, .oldest = RELAY_VERSION, .newest = RELAY_VERSION },
+        .greeting = { .magic = RELAY_MAGIC,
+                      .oldest = RELAY_VERSION,
+                      .newest = RELAY_VERSION,
+                      .features = RELAY_HAS_USAGE | (relay.setup->has_key ? 0 : RELAY_UNBOUND) },
     };
 
     memcpy(hello.greeting.boot, relay.boot, sizeof relay.boot);
@@ -187,7 +192,7 @@ static void accept_peer(void)
         drop_peer(peer);
 }
 
-/* The peer is the bridge: it gets the link, and whoever had it loses it. */
+/* The peer is the bridge: it gets the link, and the connection before it is closed. */
 static void welcome(struct peer *peer)
 {
     const struct relay_login *login = &peer->answer.login;
@@ -211,10 +216,43 @@ static void welcome(struct peer *peer)
     drop_peer(peer);
 }
 
-/* Reads no further than the login goes: what follows belongs to the link. */
-static void hear_peer(struct peer *peer)
+/* Takes the key of the sandbox, once. The bytes behind it begin with the login. */
+static void take_key(struct peer *peer)
+{
+    enum { END = sizeof peer->answer.frame + RELAY_KEY_SIZE };
+    uint8_t *bytes = (uint8_t *)&peer->answer;
+
+    memcpy(relay.setup->key, bytes + sizeof peer->answer.frame, RELAY_KEY_SIZE);
+    relay.setup->has_key = true;
+    peer->length -= END;
+    memmove(bytes, bytes + END, peer->length);
+    explicit_bzero(bytes + peer->length, END);
+}
+
+/* Whether the peer's first frame is allowed: LOGIN, or BIND while there is no key. */
+static bool is_allowed(const struct peer *peer)
 {
     const struct relay_frame *frame = &peer->answer.frame;
+
+    if (peer->length < sizeof *frame)
+        return true;
+    return !relay_check(frame, RELAY_OF_BRIDGE) &&
+           frame->type == (relay.setup->has_key ? RELAY_LOGIN : RELAY_BIND);
+}
+
+static void judge_login(struct peer *peer)
+{
+    if (peer->answer.login.version == RELAY_VERSION &&
+        relay_verify_login(relay.setup->key, &peer->greeting, sizeof peer->greeting,
+                           &peer->answer.login))
+        welcome(peer);
+    else
+        drop_peer(peer);
+}
+
+/* Reads no further than the login: the bytes behind it belong to the link. */
+static void hear_peer(struct peer *peer)
+{
     long length = sys(read, peer->fd, (char *)&peer->answer + peer->length,
                       sizeof peer->answer - peer->length);
 
@@ -225,23 +263,17 @@ static void hear_peer(struct peer *peer)
         return;
     }
     peer->length += (size_t)length;
-    if (peer->length >= sizeof *frame &&
-        (relay_check(frame, RELAY_OF_BRIDGE) || frame->type != RELAY_LOGIN)) {
+    if (is_allowed(peer) && !relay.setup->has_key &&
+        peer->length >= sizeof peer->answer.frame + RELAY_KEY_SIZE)
+        take_key(peer);
+    if (!is_allowed(peer))
         drop_peer(peer);
-        return;
-    }
-    if (peer->length < sizeof peer->answer)
-        return;
-    if (peer->answer.login.version == RELAY_VERSION &&
-        relay_verify_login(relay.setup->key, &peer->greeting, sizeof peer->greeting,
-                           &peer->answer.login))
-        welcome(peer);
-    else
-        drop_peer(peer);
+    else if (peer->length == sizeof peer->answer)
+        judge_login(peer);
 }
 
-/* Drops those who take too long; while all places are taken, nobody else is accepted. Milliseconds
- * until the next one is late, -1 without. */
+/* Drops peers that take too long to log in; stops accepting while all slots are taken. Returns the
+ * milliseconds until the next peer is late, -1 without peers. */
 static int tick_peers(void)
 {
     bool is_crowded = !find_free_peer();
@@ -278,7 +310,7 @@ static enum link_result take_frame(const struct relay_frame *frame, const uint8_
     return stream_take(frame, payload);
 }
 
-/* Init has ended, so nothing is left to be relayed but what it has said. */
+/* Init has ended: relay its last messages and exit. */
 static __attribute__((noreturn)) void finish(void)
 {
     while (message_work() > 0 && link_flush())
@@ -312,8 +344,8 @@ static int sooner(int one_ms, int other_ms)
     return one_ms < 0 || (other_ms >= 0 && other_ms < one_ms) ? other_ms : one_ms;
 }
 
-/* Waits and hands out what has happened. The clock goes on by no more than was waited for on
- * purpose: a sandbox that was frozen has not been silent. */
+/* Waits for events and dispatches them. The clock advances by no more than the timeout: a sandbox
+ * that was frozen has not been silent. */
 static void wait_for_events(bool is_busy)
 {
     struct epoll_event events[MAX_EVENTS];
@@ -338,7 +370,7 @@ static void wait_for_events(bool is_busy)
     }
 }
 
-/* One step of everything; true when there is more to do at once. */
+/* One step of the link, messages and streams; true when there is more to do at once. */
 static bool work(void)
 {
     bool is_busy = link_receive(take_frame);
@@ -353,7 +385,7 @@ static bool work(void)
     return is_busy;
 }
 
-void relay_run(const struct relay_setup *setup)
+void relay_run(struct relay_setup *setup)
 {
     bool is_busy = false;
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/relay_stream_private.h"
 
 #include "init/sys.h"
@@ -234,7 +235,7 @@ uint64_t channel_base(uint16_t number)
                                            : 0;
 }
 
-/* What a terminal shows is not counted by the kernel: all of it is read, whatever the window. */
+/* The kernel does not count a terminal's output: all of it is read, regardless of the window. */
 uint64_t channel_total(uint16_t number, bool is_terminal)
 {
     struct stream *stream = &relay_channels[number].streams[CHANNEL_OUT];
@@ -249,7 +250,7 @@ uint64_t channel_total(uint16_t number, bool is_terminal)
     return stream->end + (uint64_t)in_pipe;
 }
 
-/* More than fits is left to whoever reads: it ends with the sandbox. */
+/* A terminal with more output than fits the ring stays open until the sandbox ends. */
 void channel_hang_up(uint16_t number)
 {
     struct stream *stream = &relay_channels[number].streams[CHANNEL_OUT];

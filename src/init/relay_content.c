@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/relay_content.h"
 
 #include "init/sys.h"
@@ -86,7 +87,7 @@ enum link_result content_take(const struct relay_frame *frame, const uint8_t *pa
     return LINK_TAKEN;
 }
 
-/* Nothing came of one that is empty. */
+/* Empty content has no frames, so it begins here. */
 struct content *content_find(uint16_t channel, uint64_t length)
 {
     struct content *content = find(channel);

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Scripts on their way from the bridge: their bytes come before the START that they belong to, and
- * become a memory file, which init gets with it.
+ * Scripts from the bridge: the bytes of a script come before its START and become a memory file,
+ * which init gets with the START.
  */
 
 #include "init/relay_link.h"
@@ -16,7 +17,7 @@ struct content {
 
 enum link_result content_take(const struct relay_frame *frame, const uint8_t *payload);
 
-/* The content of this channel, all of it; NULL when it is not of this length. */
+/* The complete content of this channel; NULL when its length differs. */
 struct content *content_find(uint16_t channel, uint64_t length);
 void content_finish(struct content *content); /* init has it */
 void content_drop_all(void);                  /* the session is over */

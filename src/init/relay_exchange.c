@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/relay_stream_private.h"
 
 #include "init/sys.h"
@@ -8,7 +9,7 @@
 enum {
     UNSENT_ENOUGH = 64 * 1024, /* more is not put: a message would wait behind it */
     TELL_SIZE = sizeof(struct relay_frame) + 8,
-    /* What bytes leave free for messages, and for frames without bytes. */
+    /* Room that DATA frames leave for messages and for frames without bytes. */
     ROOM_FOR_MESSAGES = RELAY_MAX_FRAME + 1024 * TELL_SIZE,
 };
 

@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/relay_link.h"
 
 #include "init/relay_reader.h"
+#include "init/relay_usage.h"
 #include "init/sys.h"
 
 #include <errno.h>
@@ -13,7 +15,8 @@ enum {
     RECEIVED_AFTER = RELAY_RECEIVED_EVERY / 4,
     FRAMES_PER_TURN = 64,
     MAX_PINGS = 4, /* that wait for their answers; more are not read before */
-    CONTROL_SIZE = sizeof(struct relay_frame) + sizeof(struct relay_welcome) +
+    USAGE_SIZE = sizeof(struct relay_frame) + sizeof(struct relay_usage),
+    CONTROL_SIZE = sizeof(struct relay_frame) + sizeof(struct relay_welcome) + USAGE_SIZE +
                    (MAX_PINGS + 2) * (sizeof(struct relay_frame) + 8),
 };
 
@@ -55,7 +58,7 @@ int link_prepare(void)
 
 void link_close(void)
 {
-    sys_drop(&relay_link.fd); /* nobody has a duplicate: it leaves the poll by itself */
+    sys_drop(&relay_link.fd); /* there is no duplicate, so closing removes it from the poll */
     relay_link.is_readable = relay_link.is_writable = false;
 }
 
@@ -146,6 +149,17 @@ void link_connect(int fd, uint64_t received, const struct relay_welcome *welcome
 
 /* --- receiving ------------------------------------------------------------------------------ */
 
+static enum link_result answer_measure(void)
+{
+    struct relay_usage usage;
+
+    if (sizeof wire->control - wire->control_end < USAGE_SIZE + sizeof(struct relay_frame) + 8)
+        return LINK_WAITS;
+    relay_usage_read(&usage);
+    put_control(RELAY_USAGE, 0, &usage, sizeof usage);
+    return LINK_TAKEN;
+}
+
 /* Anything but a frame of the session. */
 static enum link_result take_control(const struct relay_frame *frame, const uint8_t *payload)
 {
@@ -160,9 +174,11 @@ static enum link_result take_control(const struct relay_frame *frame, const uint
             return LINK_WAITS;
         put_control(RELAY_PONG, 0, payload, frame->length);
         return LINK_TAKEN;
+    case RELAY_MEASURE:
+        return answer_measure();
     case RELAY_LOGIN:
         return LINK_BROKEN;
-    default: /* PONG, and what may be ignored */
+    default: /* PONG, and frames that may be ignored */
         return LINK_TAKEN;
     }
 }
@@ -318,7 +334,8 @@ static void tell_received(void)
     put_control(RELAY_RECEIVED, wire->told, NULL, 0);
 }
 
-/* What was written: up to `begun` of the session, then what belongs to the connection, then more. */
+/* Counts written bytes: of the session up to `begun`, then the connection's control frames, then
+ * more of the session. */
 static void count_flushed(size_t length, uint64_t begun)
 {
     size_t before = (size_t)(begun - wire->written);
@@ -335,7 +352,7 @@ static void count_flushed(size_t length, uint64_t begun)
     count_written(length);
 }
 
-/* First the rest of the frame that was begun, then what belongs to the connection, then frames. */
+/* Sends the rest of the frame that was begun, then the connection's control frames, then frames. */
 bool link_flush(void)
 {
     struct iovec parts[5];
@@ -389,7 +406,7 @@ int link_tick(int64_t now_ms)
     return (int)(wire->pinged_ms + RELAY_PING_MS - now_ms);
 }
 
-/* Whole pages of what is neither kept nor begun. */
+/* Releases whole pages of the unused part of the buffer. */
 static void trim_between(size_t from, size_t to)
 {
     uintptr_t first = ((uintptr_t)wire->out + from + POOL_BLOCK - 1) & ~(uintptr_t)(POOL_BLOCK - 1);

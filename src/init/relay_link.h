@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The relay's connection to the bridge, and the session that outlives it: frames that come in, and
  * frames that go out and are kept until the bridge has received them.
  *
- * What goes out lies in one buffer, by its place in the session: received by the bridge < written to
- * the socket < put here. RECEIVED, PING, PONG and WELCOME belong to one connection and go between
- * two frames of the buffer.
+ * Outgoing frames are in one buffer, by their offset in the session: received by the bridge <
+ * written to the socket < appended. RECEIVED, PING, PONG and WELCOME belong to one connection and
+ * go between two frames of the buffer.
  */
 
 #include "init/relay_pool.h"
@@ -57,7 +58,7 @@ bool link_receive(enum link_result (*on_frame)(const struct relay_frame *frame,
 
 /* Room for frames of so many bytes, headers included. */
 bool link_has_room(size_t length);
-size_t link_unsent(void); /* what waits for the socket */
+size_t link_unsent(void); /* bytes that wait for the socket */
 
 void link_put(const struct relay_frame *frame, const void *payload);
 void link_put_message(const struct relay_descriptor *descriptors, unsigned count,
@@ -65,7 +66,7 @@ void link_put_message(const struct relay_descriptor *descriptors, unsigned count
 void link_put_data(uint16_t channel, uint64_t offset, const struct ring *ring,
                    struct ring_place *place, size_t length);
 
-/* Writes what the socket takes. True when it took something. */
+/* Writes until the socket is full. True when it took bytes. */
 bool link_flush(void);
 
 /* --- time ----------------------------------------------------------------------------------- */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/relay_message.h"
 
 #include "init/init.h"
@@ -12,7 +13,7 @@
 
 enum { MESSAGES_PER_TURN = 32 };
 
-/* A process of init: the channels in the place of its descriptors, 0 where there is none. */
+/* A process of init: the channels of its descriptors, 0 without. */
 struct relayed {
     uint64_t number; /* 0: free */
     uint16_t input;
@@ -104,7 +105,7 @@ void message_disconnect(void)
     to_init.is_readable = false;
     content_drop_all();
     for (unsigned i = 0; i < PROTOCOL_MAX_PROCESSES && closing_count; i++)
-        processes_of_init[i].close_request = 0; /* nobody waits for the answer any more */
+        processes_of_init[i].close_request = 0; /* the answer is not needed any more */
 }
 
 void message_wake(uint32_t events)
@@ -403,8 +404,8 @@ static int pass_ran(struct passage *passage)
     return 0;
 }
 
-/* 1 when the message goes no further: the bridge does not know this process yet, or has forgotten
- * it. LIST tells of the end, if anybody still asks. */
+/* 1 when the message is dropped: the bridge does not know this process yet, or has forgotten it. A
+ * LIST would report the end. */
 static int pass_exited(struct passage *passage)
 {
     const struct protocol_exited *exited = protocol_exited_decode(message.bytes, passage->length);
@@ -434,7 +435,7 @@ static int pass_listed(struct passage *passage)
     return 0;
 }
 
-/* 0 for what cannot be passed. */
+/* 0 for a descriptor that cannot be passed. */
 static enum relay_kind kind_of(int fd)
 {
     struct stat status;

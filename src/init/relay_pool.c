@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/relay_pool.h"
 
 #include "init/init.h"
@@ -70,7 +71,7 @@ static bool ring_may_grow(const struct ring *ring)
            (pool_has_bulk() && ring->count - own <= (pool.bulk_limit - pool.bulk) / 4);
 }
 
-/* A block for this ring, which is not part of it yet; 0 without room. */
+/* Takes a block for this ring without linking it yet; 0 without room. */
 static uint16_t ring_take(struct ring *ring)
 {
     uint16_t block = pool.free;

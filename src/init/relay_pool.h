@@ -1,14 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Memory of the relay for bytes that are on their way: a pool of blocks of one page, and rings made
- * of them. The pool is mapped once and its pages are touched when they are first used.
+ * Memory of the relay for bytes in transit: a pool of blocks of one page, and rings made of them.
+ * The pool is mapped once and its pages are touched when they are first used.
  *
- * Each ring has a guarantee: so many blocks it gets whatever the other rings hold, so that streams
- * without a reader cannot stop the others. What it takes beyond that counts as bulk, and all rings
- * together have so much of it as the memory of the sandbox allows; one ring has at most a quarter of
- * what is left, so that the first ones cannot take it all. Bulk can also be reserved ahead of its
- * use, by an input that promises its sender room for a window.
+ * Each ring has a guarantee: a number of blocks that it gets regardless of the other rings, so that
+ * streams without a reader cannot stop the others. Further blocks count as bulk. The memory of the
+ * sandbox limits the bulk of all rings together, and one ring gets at most a quarter of the rest,
+ * so that the first ones cannot take it all. Bulk can also be reserved ahead of its use, by an
+ * input that promises its sender room for a window.
  */
 
 #include <stdbool.h>
@@ -34,7 +35,7 @@ struct ring {
     uint32_t length;    /* bytes */
 };
 
-/* A place in a ring, between its first byte and its end. */
+/* A position in a ring, between its first byte and its end. */
 struct ring_place {
     uint16_t block; /* 0: at the first byte */
     uint16_t at;
@@ -53,8 +54,8 @@ void ring_clear(struct ring *ring); /* drops the bytes */
  * reserved. */
 unsigned ring_promise(struct ring *ring, unsigned wanted);
 
-/* Room behind the last byte for `wanted` bytes or fewer, as parts to read into; then commit what was
- * read, 0 if nothing. None when the pool has no room for this ring now. */
+/* Room behind the last byte for `wanted` bytes or fewer, as parts to read into; then commit the
+ * number of bytes read, perhaps 0. None when the pool has no room for this ring now. */
 unsigned ring_reserve(struct ring *ring, size_t wanted, struct iovec parts[RING_PARTS]);
 void ring_commit(struct ring *ring, size_t length);
 bool ring_append(struct ring *ring, const void *bytes, size_t length); /* false: does not fit */
@@ -63,5 +64,5 @@ bool ring_append(struct ring *ring, const void *bytes, size_t length); /* false:
 unsigned ring_peek(const struct ring *ring, struct iovec parts[RING_PARTS]);
 void ring_drop(struct ring *ring, size_t length); /* of the first bytes */
 
-/* Copies what comes after the place and moves the place on. */
+/* Copies the bytes at the position and advances it. */
 void ring_copy(const struct ring *ring, struct ring_place *place, void *out, size_t length);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -16,7 +17,7 @@ enum {
 _Static_assert((int)READER_SIZE >= (int)RELAY_MAX_FRAME, "a frame fits");
 
 struct relay_reader {
-    size_t start; /* of what was not taken yet */
+    size_t start; /* of the bytes that are not taken yet */
     size_t end;
     uint64_t received; /* bytes of sequenced frames that were taken whole */
     uint8_t bytes[READER_SIZE];

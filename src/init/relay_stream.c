@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/relay_stream_private.h"
 
 #include "init/init.h"
@@ -325,8 +326,7 @@ static void work_input(struct stream *stream)
         stream_refuse(stream);
 }
 
-/* Each stream at most once: what two streams of a program say is then sent in the order in which it
- * came. */
+/* Each stream at most once, so that the output of a program's two streams keeps its order. */
 bool stream_work(void)
 {
     uint16_t last;

@@ -1,12 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Channels of the relay: what stands for a descriptor of init, and the bytes of its directions.
+ * Channels of the relay: a channel stands for a descriptor of init and carries the bytes of its
+ * directions.
  *
  * A stream is one direction of a channel, with a descriptor of its own and a ring. Output is read
  * into the ring as far as the window of the bridge goes, and is sent from there; that of a process
  * leaves the ring when it is acknowledged, other output when it is sent. Input is written to its
- * descriptor at once, and what that does not take waits in the ring.
+ * descriptor at once, and the rest waits in the ring.
  *
  * The channels of a process outlive a session: they are *detached* until the next session learns of
  * the process. The maker of a channel of a process releases it with channel_forget().
@@ -23,13 +25,13 @@ enum {
     STREAM_COUNT = RELAY_BRIDGE_CHANNEL * 2, /* streams are known by channel * 2 + direction */
 };
 
-/* What epoll reports goes to stream_wake(). */
+/* Events of the epoll go to stream_wake(). */
 void stream_prepare(int epoll_fd, uint32_t first_tag);
 void stream_wake(unsigned number, uint32_t events);
 
 /* --- channels ------------------------------------------------------------------------------- */
 
-/* Takes the descriptor, also when it fails: 0 when there is no room for another channel. */
+/* Takes the descriptor, even on failure: 0 when there is no room for another channel. */
 uint16_t channel_open(int fd, enum relay_kind kind, bool is_process);
 
 /* The session learns of the channel: where each of its directions goes on. A descriptor is taken,
@@ -39,12 +41,12 @@ void channel_detach_all(void); /* the session is over */
 
 /* Of the only direction of a process's channel. */
 uint64_t channel_base(uint16_t number);
-uint64_t channel_total(uint16_t number, bool is_terminal); /* with what is in the pipe */
+uint64_t channel_total(uint16_t number, bool is_terminal); /* with the bytes in the pipe */
 
 /* The program of this terminal has ended, and nothing else will end its output. */
 void channel_hang_up(uint16_t number);
 
-/* The process's input ends when its bytes are written; until then this is false. */
+/* Whether all input of the process is written to its pipe, so that the input can be ended. */
 bool channel_is_flushed(uint16_t number);
 void channel_end_input(uint16_t number);
 void channel_tell_input(uint16_t number); /* acknowledges now: the process's end is reported next */

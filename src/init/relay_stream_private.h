@@ -1,9 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What the files of the relay's streams share, and no other file includes: relay_stream.c has the
- * streams and their descriptors, relay_channel.c how channels come and go, relay_exchange.c the
- * frames about them.
+ * Private to the three files of the relay's streams: relay_stream.c has the streams and their
+ * descriptors, relay_channel.c how channels come and go, relay_exchange.c the frames about them.
  */
 
 #include "init/relay_stream.h"
@@ -11,7 +11,7 @@
 enum {
     STREAM_PIECE = 64 * 1024, /* of one stream in its turn */
     STREAM_RING_LIMIT = 1024 * 1024,
-    INPUT_GUARANTEE = 2, /* blocks: what a window of one block can lie across */
+    INPUT_GUARANTEE = 2, /* blocks: a window of one block can span two */
     OUTPUT_GUARANTEE = 1,
 };
 
@@ -71,8 +71,8 @@ struct channel *stream_channel(const struct stream *stream);
 uint16_t channel_number(const struct stream *stream);
 bool stream_is_output(const struct stream *stream);
 
-/* A stream is in a queue once. What comes out of it, NULL at its end, may have nothing to do any
- * more, or be another stream under the same number. */
+/* A stream is in a queue once. A dequeued stream may have no work left, or may be a new one with
+ * the same number. NULL at the end. */
 void stream_enqueue(enum queue_kind kind, struct stream *stream);
 struct stream *stream_dequeue(enum queue_kind kind);
 void stream_tell(struct stream *stream, unsigned what); /* enum stream_tell */
@@ -81,7 +81,7 @@ void stream_tell(struct stream *stream, unsigned what); /* enum stream_tell */
 int stream_watch(struct stream *stream, int fd);
 void stream_let_go(struct stream *stream);
 
-/* Reads what the source has, `room` bytes at most; true when there may be more. */
+/* Reads up to `room` bytes from the source; true when there may be more. */
 bool stream_read(struct stream *stream, size_t room);
 
 /* The window of an input: as much as its memory allows, and never less than was given before; an
@@ -91,11 +91,11 @@ void stream_widen(struct stream *stream);
 
 void stream_refuse(struct stream *stream); /* input that has no reader, or is not wanted any more */
 void stream_stop(struct stream *stream);   /* output goes no further than it has come */
-void stream_drop(struct stream *stream);   /* and what it has is not wanted */
+void stream_drop(struct stream *stream);   /* and its buffered bytes are discarded */
 void stream_hang_up(
-    struct stream *stream); /* nothing more is read; what was read goes on its way */
+    struct stream *stream); /* nothing more is read; buffered bytes are still sent */
 
 /* --- relay_channel.c ------------------------------------------------------------------------ */
 
-/* Frees its number when nothing more is said about it. */
+/* Frees the number of a channel when no frame about it can follow. */
 void channel_settle(struct channel *channel);

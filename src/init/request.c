@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/request.h"
 
 #include "init/connection.h"
@@ -50,7 +51,7 @@ static int handle_signal(const void *message, size_t length)
     return 0;
 }
 
-/* gVisor knows no foreground group of a terminal, and tells nobody that its size has changed. */
+/* gVisor has no foreground process group of a terminal and sends no SIGWINCH. */
 static int set_size(const struct process *process, const struct winsize *size)
 {
     int error = (int)-sys(ioctl, process->output, TIOCSWINSZ, size);

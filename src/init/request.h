@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the daemon asks for, one message at a time. */
+/* Requests of the daemon, one message at a time. */
 
 #include <stddef.h>
 

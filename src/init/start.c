@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/start.h"
 
 #include "init/connection.h"
@@ -251,9 +252,9 @@ void start_take_all_reports(void)
         take_reports(process);
 }
 
-/* Its supervisor was killed: its children are init's now, so the number of the process cannot be
- * anybody else's before init has reaped it. If the supervisor had done that, or the process is a
- * zygote's child, init will not. */
+/* The supervisor was killed, so its children are init's now, and the pid cannot be reused before
+ * init has reaped it. Init will not reap a process that the supervisor had reaped, or a child of a
+ * zygote. */
 static void adopt(struct process *process)
 {
     bool is_ours = sys(kill, process->main_pid, SIGKILL) != -ESRCH && !process->root;
@@ -280,7 +281,7 @@ void start_lose_supervisor(struct process *process)
     } else if (process->state == PROCESS_STARTING || process->state == PROCESS_RUNNING) {
         adopt(process);
     }
-    /* Perhaps before it could tell what it had noted: better twice than never. */
+    /* The supervisor may have died before it sent its noted reports: send them, perhaps twice. */
     if (process->state == PROCESS_ENDED)
         process->pending |= PENDING_STARTED | PENDING_EXITED;
     end_supervision(process);

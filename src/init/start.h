@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Starting a process, and what becomes of it as its supervisor reports. */
+/* Starting a process, and following the reports of its supervisor. */
 
 #include <stddef.h>
 
@@ -8,13 +9,13 @@ struct job;
 struct process;
 
 /* The message in the job is a START, `fds` came with it and are taken over. Returns -1 when it is
- * malformed; what goes wrong otherwise is answered. The job is busy if it has a process after. */
+ * malformed; other failures are answered. The job is busy if it has a process afterwards. */
 int start_begin(struct job *job, size_t length, int *fds, unsigned fd_count);
 
-/* Whatever supervisors have reported. */
+/* Handles all reports of supervisors. */
 void start_take_all_reports(void);
 
-/* Its supervisor has ended. */
+/* The supervisor of the process has ended. */
 void start_lose_supervisor(struct process *process);
 
 /* The process itself was reaped by init, because its supervisor was killed while starting it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/storage.h"
 
 #include "init/connection.h"
@@ -73,8 +74,8 @@ static const struct process *find_running(int root)
     return NULL;
 }
 
-/* The running process in whose tree the pid is. A process in the background of one that has ended
- * belongs to nothing that runs. */
+/* The running process whose tree has the pid. NULL for a background process whose program has
+ * ended. */
 static const struct process *find_owner(int pid)
 {
     const struct process *process = NULL;
@@ -86,8 +87,8 @@ static const struct process *find_owner(int pid)
     return process;
 }
 
-/* gVisor tells init's own number for whoever connects. A program that has just begun to run is the
- * most likely one; the session is right in any case. */
+/* gVisor gives init's own pid for every peer. The program that was started last is the most likely
+ * one; the session is right in any case. */
 static const struct process *guess_owner(void)
 {
     const struct process *youngest = NULL;

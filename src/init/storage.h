@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -14,7 +15,7 @@
 
 void storage_prepare(void); /* without a socket, storage_name() is "" */
 
-/* What programs find in SANDGLASS_STORAGE. */
+/* The value of SANDGLASS_STORAGE. */
 const char *storage_name(void);
 
 /* The descriptor to poll now; -1 while nothing can be handed on. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/supervisor.h"
 
 #include "init/connection.h"
@@ -31,7 +32,7 @@ struct worker {
     struct process *process;
 };
 
-/* More than processes, for those that are about to end. */
+/* More than processes, since workers that are leaving count. */
 enum { MAX_WORKERS = PROTOCOL_MAX_PROCESSES + 32 };
 
 static TABLE_OF_STATES struct worker workers[MAX_WORKERS];
@@ -49,7 +50,8 @@ static int64_t micros(const struct timeval *time)
 
 /* --- when init itself is killed --------------------------------------------------------------- */
 
-/* Kills the children of the caller. Theirs become its own by that, and their turn comes next. */
+/* Kills the children of the caller. Grandchildren become its children by that and are killed
+ * next. */
 static void kill_children(void)
 {
     int fd = sys_open_proc(settings.proc_fd, "thread-self/children", O_RDONLY);
@@ -69,7 +71,8 @@ static void kill_children(void)
     sys_close(fd);
 }
 
-/* As PID 1 init takes everything with it. In direct mode its supervisors do that. */
+/* When PID 1 dies, the kernel kills all processes of its namespace. In direct mode the supervisors
+ * do that. */
 void supervisor_end_if_orphaned(void)
 {
     long result = 0;
@@ -123,7 +126,7 @@ void supervisor_remove_script(const struct process *process)
         (void)credentials_reach_files_as(0, 0);
 }
 
-/* False when it has not ended yet; with `blocks` it waits for that. */
+/* False when the main process has not ended yet; with `blocks` waits for its end. */
 static bool wait_for_main(struct process *process, bool blocks)
 {
     struct rusage usage;
@@ -166,7 +169,7 @@ static bool wait_a_moment(struct process *process)
     return wait_for_main(process, false);
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- reports ------------------------------------------------------------------------------- */
 
 static unsigned to_be_told(unsigned reports)
 {
@@ -181,9 +184,9 @@ static bool is_for_init(const struct process *process, unsigned reports)
            (reports & REPORT_ENDED && process->left_children);
 }
 
-/* Init need not be woken up for what the daemon is told, but has to know it before the daemon asks
- * for more: it is noted first. After something that could not be told init tells the rest as well,
- * so that the order stays. */
+/* A report that the supervisor sends to the daemon itself need not wake init, but init has to know
+ * it before the daemon's next request: it is noted first. After a report that could not be sent
+ * init sends all further ones, so that the order stays. */
 void supervisor_tell(struct process *process, unsigned reports)
 {
 

@@ -1,14 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The supervisor of one process: its parent, and the one that everything of its tree falls back to,
- * however it forks, changes session or loses its parent. So a tree is the set of descendants of its
- * supervisor, always.
+ * The supervisor of one process: its parent, and the subreaper of its tree. A tree is always the
+ * set of descendants of its supervisor, even of processes that change session or lose their parent.
  *
- * It is a clone that shares init's memory and descriptors: it costs a kernel task and one page. One
- * that has nothing left to watch is kept for a few seconds, since taking it again is faster than
- * making another. It hands its bounding set of capabilities on, so there are two kinds: for root,
- * and for all others with an empty one.
+ * It is a clone that shares init's memory and descriptors: it costs a kernel task and one page. An
+ * idle supervisor is parked for a few seconds, since reusing it is faster than a clone. Its
+ * children inherit its bounding set of capabilities, so there are two kinds: for root, and with an
+ * empty set for all other users.
  */
 
 #include <stdbool.h>
@@ -16,18 +16,18 @@
 
 struct process;
 
-/* The process's job holds what to start. 0, or -errno when there cannot be another process. */
+/* The process's job has the START message. 0, or -errno when there cannot be another process. */
 int supervisor_start(struct process *process);
 
-/* It has reported that nothing of the process is left: it is free for another one. */
+/* The supervisor has reported that no process of the tree is left: it is free for another one. */
 void supervisor_release(struct process *process);
 
 bool supervisor_is(int pid);
 
 /* --- for zygote.c, in the supervisor ---------------------------------------------------------- */
 
-/* That the process has started, has ended, or both: to init, and to the daemon if that can be done
- * without init. */
+/* Reports to init that the process has started, has ended, or both; and to the daemon, if that
+ * needs no work of init. */
 void supervisor_tell(struct process *process, unsigned reports);
 
 void supervisor_record_end(struct process *process, int status, int64_t cpu_us,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -134,7 +135,7 @@ static inline void sys_close(int fd)
         (void)sys(close, fd);
 }
 
-/* Closes what the variable holds and leaves -1 in it. */
+/* Closes the descriptor and sets the variable to -1. */
 static inline void sys_drop(int *fd)
 {
     sys_close(*fd);

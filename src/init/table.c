@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/init.h"
 #include "init/sys.h"
 
@@ -117,8 +118,8 @@ struct job *job_get_free(void)
     return NULL;
 }
 
-/* Whoever worked on this stack has left it by exec or exit, which takes back none of the marks that a
- * sanitizer has put around variables. The next one may have its own elsewhere. */
+/* The last clone on this stack left it by exec or exit, so its sanitizer's red zones remain. The
+ * next clone may have its variables elsewhere. */
 static void unmark_stack(struct job *job)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -139,10 +140,13 @@ void job_release(struct job *job)
     job->helper = 0;
 }
 
-bool file_is_stream(uint32_t kind)
+bool file_is_stream(const struct protocol_file *file)
 {
+    uint32_t kind = file->kind;
+
     return kind == FILE_LIST || kind == FILE_GLOB || kind == FILE_GREP || kind == FILE_PACK ||
-           kind == FILE_UNPACK || kind == FILE_READ || kind == FILE_WRITE;
+           kind == FILE_UNPACK || kind == FILE_READ || kind == FILE_WRITE ||
+           (kind == FILE_DESCRIBE && file->depth > 0);
 }
 
 unsigned job_count_streams(void)
@@ -150,7 +154,7 @@ unsigned job_count_streams(void)
     unsigned count = 0;
 
     for (unsigned i = 0; i < MAX_JOBS; i++)
-        count += jobs[i].kind == JOB_FILE && file_is_stream(jobs[i].file->kind) &&
+        count += jobs[i].kind == JOB_FILE && file_is_stream(jobs[i].file) &&
                  atomic_load(&jobs[i].answered);
     return count;
 }

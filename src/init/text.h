@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Numbers, paths and lines as text, without libc's state. All pure. */
@@ -25,7 +26,7 @@ bool text_has_variable(const char *const *entries, const char *name);
 /* Whether they have one with the name of this variable, which is NAME=VALUE. */
 bool text_has_same_variable(const char *const *entries, const char *variable);
 
-/* The last component; `out_parent_length` is what comes before it, 0 when there is no slash. NULL
- * when it is empty, "." or ".." and can therefore not be made, renamed or removed. Slashes at the
- * end are ignored: out_length is the length of the name without them. */
+/* The last component; `out_parent_length` is the length of the part before it, 0 when there is no
+ * slash. NULL when it is empty, "." or ".." and can therefore not be made, renamed or removed.
+ * Slashes at the end are ignored: out_length is the length of the name without them. */
 const char *text_base_name(const char *path, size_t *out_length, size_t *out_parent_length);

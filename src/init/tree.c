@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/tree.h"
 
 #include "init/init.h"
@@ -26,7 +27,7 @@ static size_t entry_count;
 static unsigned kills;
 static int64_t next_kill_us;
 
-/* What follows the name, which may hold anything in its parentheses, parentheses too. */
+/* The fields behind the name, which is in parentheses and may itself have parentheses. */
 static const char *find_fields(const char *text, const char *end)
 {
     const char *at = end;
@@ -316,7 +317,7 @@ static void continue_kill(struct process *process, int64_t now_us)
     if (found > process->kill_count)
         process->kill_count = found;
     if (!found && process->flags & START_ZYGOTE)
-        tree_end_kill(process); /* what it forked for others lives on */
+        tree_end_kill(process); /* processes that it forked for others live on */
     else if (now_us > process->kill_deadline_us)
         answer_kill(process, ETIMEDOUT);
 }

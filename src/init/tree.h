@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Trees of processes: everything that descends from a supervisor, found in /proc.
  *
- * Killing a tree cannot be done in one step while it forks. A turn stops whatever it finds until a
- * look finds nothing new, since what is stopped or about to be cannot fork, and then kills it all;
- * init's loop gives as many turns as it takes.
+ * A tree that forks cannot be killed in one step. A turn stops all processes that it finds until a
+ * scan finds no new one, since a stopped process cannot fork, and then kills them all; init's loop
+ * repeats the turn until the tree is empty.
  */
 
 #include <stdbool.h>
@@ -14,8 +15,8 @@
 
 struct process;
 
-/* Whether the kernel has no subreapers, so that what a process leaves behind becomes init's own child.
- * gVisor is such a kernel, and tells by that where its other gaps are to be expected. */
+/* Whether the kernel has no subreapers, so that orphans become init's own children. gVisor is such
+ * a kernel; its other gaps are expected wherever this holds. */
 bool tree_is_weak(void);
 
 /* Living descendants. */
@@ -24,16 +25,16 @@ unsigned tree_count(int root);
 /* Signals every living descendant once; returns how many there were. */
 unsigned tree_signal(int root, int signal_number);
 
-/* One turn of killing; returns how many were found. What hangs on the fork parent of another process,
- * though it descends from this root, is left alone, unless the root is init itself. */
+/* One turn of killing; returns how many were found. Descendants below the fork parent of another
+ * process are left alone, unless the root is init itself. */
 unsigned tree_kill(int root);
 
 int tree_parent(int pid); /* 0 when there is no such process */
 
-/* 0 also when it was killed and has yet to die. */
+/* 0 also for a process that was killed and is not yet dead. */
 int tree_parent_of_living(int pid);
 
-/* The tree of a process, over as many turns as it takes; the answer to `request` comes after. */
+/* Kills the tree of a process over several turns; the answer to `request` comes afterwards. */
 void tree_begin_kill(struct process *process, uint64_t request);
 void tree_end_kill(struct process *process); /* nothing is left of it */
 bool tree_is_killing(void);
@@ -44,7 +45,8 @@ int tree_continue_kills(void); /* in how many milliseconds it wants its next tur
 /* The parent and the state letter from the content of /proc/PID/stat. */
 bool tree_parse_stat(const char *text, size_t length, int *out_parent, char *out_state);
 
-/* Whether it ends, or has a SIGKILL to take; also of what cannot be read. */
+/* Whether the process is exiting or has a pending SIGKILL; true also when the text cannot be
+ * parsed. */
 bool tree_parse_is_dying(const char *text, size_t length);
 
 struct tree_entry {

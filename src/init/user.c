@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/user.h"
 
 #include "init/sys.h"
@@ -109,6 +110,19 @@ bool user_match_group(const char *line, size_t length, const char *name, uint32_
            text_to_u32(fields[2].text, fields[2].end, USER_MAX_ID, out_gid);
 }
 
+bool user_match_group_number(const char *line, size_t length, uint32_t gid,
+                             char out_name[USER_NAME_SIZE])
+{
+    struct field fields[4];
+    uint32_t number;
+
+    if (split(line, length, fields, 4) != 4 ||
+        !text_to_u32(fields[2].text, fields[2].end, USER_MAX_ID, &number) || number != gid)
+        return false;
+    copy_field(out_name, USER_NAME_SIZE, &fields[0]);
+    return true;
+}
+
 bool user_parse_ids(const char *text, struct user *user, bool *out_has_gid)
 {
     const char *colon = strchr(text, ':');
@@ -122,8 +136,8 @@ bool user_parse_ids(const char *text, struct user *user, bool *out_has_gid)
 
 /* --- reading the files ---------------------------------------------------------------------- */
 
-/* What a version of a file is told by. Nobody can set the time of its last change, but two changes
- * may share one: a version counts once its time has passed. */
+/* Identifies a version of a file. Programs cannot set st_ctime, but two changes may share it: a
+ * version counts once its time has passed. */
 struct version {
     uint64_t device;
     uint64_t inode; /* 0 without one */
@@ -170,7 +184,7 @@ static bool is_unchanged(const char *path, const struct version *version)
 struct line_reader {
     int fd;
     struct version version;
-    size_t start; /* of what is not yet given out */
+    size_t start; /* of the bytes that are not yet returned */
     size_t end;
     size_t total;
     char bytes[2 * USER_LINE_SIZE];
@@ -192,7 +206,7 @@ static int reader_open(struct line_reader *reader, const char *path)
     return 0;
 }
 
-/* Moves what is left to the front and reads more; false at the end or over the limit. */
+/* Moves the remaining bytes to the front and reads more; false at the end or over the limit. */
 static bool reader_fill(struct line_reader *reader)
 {
     long got;
@@ -265,6 +279,34 @@ static void find_groups(struct user *user, struct version *out_version)
     *out_version = reader.version;
 }
 
+void user_find_name(uint32_t uid, char out_name[USER_NAME_SIZE])
+{
+    struct user user = { 0 };
+    struct version version;
+
+    if (find_entry(&(struct user_query){ .uid = uid }, &user, &version) && user.name[0])
+        memcpy(out_name, user.name, USER_NAME_SIZE);
+    else
+        (void)text_from_u64(uid, out_name);
+}
+
+void user_find_group_name(uint32_t gid, char out_name[USER_NAME_SIZE])
+{
+    struct line_reader reader;
+    const char *line;
+    size_t length;
+    bool found = false;
+
+    out_name[0] = 0;
+    if (reader_open(&reader, GROUP) == 0) {
+        while (!found && (line = reader_next(&reader, &length)))
+            found = user_match_group_number(line, length, gid, out_name);
+        sys_close(reader.fd);
+    }
+    if (!out_name[0])
+        (void)text_from_u64(gid, out_name);
+}
+
 static void fill_defaults(struct user *user)
 {
     if (!user->name[0])
@@ -314,8 +356,8 @@ static void find_own(bool wants_details, struct user *user)
 
 /* --- by name -------------------------------------------------------------------------------- */
 
-/* The one that was looked up last. All who look share it, also one that is killed meanwhile: then
- * it stays locked, and is of no use any more. */
+/* The user that was looked up last, shared by all clones. If a clone is killed during a lookup, the
+ * cache stays locked and unused. */
 static struct {
     atomic_bool is_locked;
     char name[USER_SPEC_SIZE];
@@ -389,7 +431,7 @@ static int find_group(const char *text, uint32_t *out_gid, struct version *out_v
     return found ? 0 : EINVAL;
 }
 
-/* The text without its group. */
+/* Finds the user of a spec without its group. */
 static int find_named(const char *spec, size_t length, struct user *user,
                       struct version *out_version)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -36,10 +37,15 @@ struct user {
  * names no user. */
 int user_find(const char *text, bool wants_details, struct user *out_user);
 
-/* Fills in the default user, as images name theirs: `name`, `uid`, or one of them with `:group` or
- * `:gid`, which is the only group then. The rules are those of container engines: a uid without an entry
- * is a user with group 0. Returns 0, or an errno: EINVAL when it names no user or no group. */
+/* Fills in the default user, in the notation of images: `name` or `uid`, with an optional `:group`
+ * or `:gid`, which is the only group then. The rules are those of container engines: a uid without
+ * an entry is a user with group 0. Returns 0, or an errno: EINVAL when it names no user or no
+ * group. */
 int user_find_default(const char *spec, struct user *out_user);
+
+/* The names of a user and of a group by their numbers, or the numbers as text. */
+void user_find_name(uint32_t uid, char out_name[USER_NAME_SIZE]);
+void user_find_group_name(uint32_t gid, char out_name[USER_NAME_SIZE]);
 
 /* --- pure parts, for user_find and the tests ------------------------------------------------ */
 
@@ -49,15 +55,21 @@ struct user_query {
     uint32_t uid;
 };
 
-/* One line without its newline. True when it is the one looked for; then `user` is filled. */
+/* Matches one line without its newline. True when it is the entry of the query; then `user` is
+ * filled. */
 bool user_match_passwd(const char *line, size_t length, const struct user_query *query,
                        struct user *user);
 
 /* Adds the group of this line when the user is a member of it. */
 void user_add_group(const char *line, size_t length, struct user *user);
 
-/* True when it is the line of the group with this name; then out_gid is set. */
+/* True when the line is that of the group with this name; then out_gid is set. */
 bool user_match_group(const char *line, size_t length, const char *name, uint32_t *out_gid);
+
+/* True when the line is that of the group with this number; then its name is set, "" if too
+ * long. */
+bool user_match_group_number(const char *line, size_t length, uint32_t gid,
+                             char out_name[USER_NAME_SIZE]);
 
 /* "12" or "12:34" */
 bool user_parse_ids(const char *text, struct user *user, bool *out_has_gid);

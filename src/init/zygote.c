@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/zygote.h"
 
 #include "init/defaults.h"
@@ -20,7 +21,7 @@ enum {
     REQUEST_FDS = 5,
 };
 
-/* What a fork parent says at the end. */
+/* The last message of a fork parent. */
 struct fork_end {
     uint64_t status; /* as of wait4 */
     uint64_t is_alone;
@@ -54,7 +55,7 @@ int zygote_prepare(struct process *process)
     return 0;
 }
 
-/* What the zygote was started with has to be what this one asks for. */
+/* The process must ask for the settings that the zygote was started with. */
 static bool is_usual(const struct process *process, const struct job *job)
 {
     const struct protocol_start *start = job->start;
@@ -64,7 +65,7 @@ static bool is_usual(const struct process *process, const struct job *job)
            !start->nofile && !start->file_size_bytes && start->umask == DEFAULT_UMASK;
 }
 
-/* Where every zygote begins. Written by one that is being started, before it can be chosen. */
+/* The initial directory of all zygotes. A zygote that starts writes it before it can be chosen. */
 static char beginning[WORKSPACE_SIZE];
 
 static uint64_t inode_of(const char *path)
@@ -80,7 +81,7 @@ void zygote_note_directory(struct process *zygote, const char *path)
     memcpy(beginning, path, strnlen(path, sizeof beginning - 1) + 1);
 }
 
-/* Its children would begin in one that was removed. A direct sandbox is replaced then. */
+/* The zygote's initial directory was removed or replaced. A direct sandbox is replaced then. */
 static bool has_lost_directory(const struct process *zygote)
 {
     return !settings.direct && (!zygote->directory || inode_of(beginning) != zygote->directory);
@@ -119,7 +120,8 @@ void zygote_condemn(struct process *process)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-/* Receives a message and who sent it. There is no room for descriptors: they are dropped. */
+/* Receives a message and the pid of its sender. There is no room for descriptors: they are
+ * dropped. */
 static long receive(int socket, void *bytes, size_t size, int flags, int *out_pid)
 {
     union {
@@ -217,7 +219,7 @@ static long send_request(const struct process *process, int peer)
     return sys(sendmsg, process->control, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The forked one has said that it is there: whose child is it? */
+/* The forked process has reported: checks that its fork parent is a child of the zygote. */
 static bool take_child(struct forking *forking, int pid)
 {
     struct process *process = forking->process;
@@ -282,7 +284,8 @@ static void take_end(struct forking *forking, const struct fork_end *end)
     forking->has_ended = true;
 }
 
-/* Its fork parent was killed, which it alone could do: it goes too. */
+/* The fork parent was killed, and only the program itself could do that: the program is killed
+ * too. */
 static void lose_parent(struct forking *forking)
 {
     struct pollfd poll = { .fd = forking->child_fd, .events = POLLIN };

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * A zygote: a process that has done what takes long, an interpreter with its modules, and forks for
- * others instead of letting each of them begin anew. It runs in the sandbox as any process of its
- * user, and is trusted no more than that.
+ * A zygote: an interpreter that has loaded its modules and forks further processes, which saves
+ * them the slow start. It runs in the sandbox as any process of its user, and is trusted no more
+ * than that.
  *
  * Its control socket is where requests go: descriptors and texts of a process to be started, and a
  * socket of that process alone. The zygote forks twice. The outer one, the fork parent, becomes the
@@ -27,11 +28,11 @@ int zygote_prepare(struct process *process);
 /* By a zygote that is being started, in its directory, which should be `path`. */
 void zygote_note_directory(struct process *zygote, const char *path);
 
-/* Finds one that may fork the process of this job, if there is one. */
+/* Chooses a zygote that may fork the process of this job, if there is one. */
 void zygote_choose(struct process *process, const struct job *job);
 
-/* By the supervisor: lets the chosen one fork the process and sees it through, until nothing is
- * left of it. False when it has to be started in the ordinary way. */
+/* By the supervisor: lets the chosen zygote fork the process and watches it until its tree is
+ * empty. False when the process has to be started in the ordinary way. */
 bool zygote_serve(struct process *process);
 
 /* By init: kills the zygote that was chosen for this process, with children that have no fork parent.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/files/connect.h"
 
 #include "init/credentials.h"
@@ -13,11 +14,11 @@
 
 static const int64_t patience_us = 10 * 1000 * 1000;
 
-/* A server sees who connects, so the helper becomes the user and not only a reader of the user's
- * files. Root keeps what root among the processes has. */
+/* A server sees the credentials of its peer, so the helper takes all ids of the user, not only
+ * those for files. Root keeps the capabilities of root's processes. */
 static int become(const struct user *user)
 {
-    return user->uid ? credentials_become(user) : credentials_act_for(user);
+    return user->uid ? credentials_become(user) : credentials_act_for(user, false);
 }
 
 static long wait_for_answer(int fd, int64_t deadline_us)
@@ -37,8 +38,8 @@ static long wait_for_answer(int fd, int64_t deadline_us)
     return result < 0 ? result : -error;
 }
 
-/* A unix socket whose queue is full answers EAGAIN at once; what there is to wait for shows only by
- * trying again. */
+/* A unix socket whose backlog is full answers EAGAIN at once and cannot be polled for room:
+ * retry. */
 static long connect_to(int fd, const void *address, size_t length, int64_t deadline_us)
 {
     enum { PAUSE_MS = 10 };
@@ -63,8 +64,8 @@ static int open_stream(const struct sockaddr *address, size_t length, int64_t de
     return (int)result;
 }
 
-/* A server may listen on either loopback alone. What the first one says counts if both fail: the
- * second may not exist. */
+/* A server may listen on either loopback alone. If both fail, the error of IPv4 counts: IPv6 may
+ * not exist. */
 static int connect_tcp(uint16_t port, int64_t deadline_us)
 {
     uint16_t port_sent = (uint16_t)(port << 8 | port >> 8);
@@ -90,7 +91,7 @@ static int connect_tcp(uint16_t port, int64_t deadline_us)
     return fd;
 }
 
-/* From the directory that it lies in: the whole path may be longer than an address. */
+/* Connects from the socket's directory: the whole path may be longer than an address. */
 static int connect_unix(const char *path, int64_t deadline_us)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };

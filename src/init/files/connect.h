@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* PROTOCOL_CONNECT: a stream to a server inside the sandbox, made by a helper. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/files/file.h"
 
 #include "init/connection.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 _Static_assert(FILE_TEXTS + sizeof(union file_memory) <= PROTOCOL_MAX_MESSAGE,
-               "a helper works in what its message leaves of the buffer");
+               "a helper works in the buffer behind its message");
 
 static void answer(struct job *job, struct protocol_file_done *done, const char *temporary, int fd)
 {
@@ -45,7 +46,7 @@ static int do_file(struct file_work *work)
     int result;
 
     defaults_restore_directory(user);
-    result = credentials_act_for(user);
+    result = credentials_act_for(user, work->job->file->flags & FILE_BY_ROOT);
     /* Relative paths mean the same as for a process: this is a clone with a directory of its own.
      */
     if (!result)
@@ -53,7 +54,7 @@ static int do_file(struct file_work *work)
     return result ? result : file_work_do(work);
 }
 
-/* What the helper does before it answers. Which ports there are is asked with init's own rights. */
+/* The helper's work before its answer. Ports are listed with init's own rights. */
 static int do_work(struct file_work *work)
 {
     struct job *job = work->job;
@@ -117,7 +118,7 @@ int file_begin(struct job *job, size_t length)
     if (!job->file || !job->file->header.request)
         return -1;
     job->request = job->file->header.request;
-    if ((file_is_stream(job->file->kind) && job_count_streams() >= MAX_STREAMS) ||
+    if ((file_is_stream(job->file) && job_count_streams() >= MAX_STREAMS) ||
         (job->file->kind == FILE_WATCH && job_count_watches() >= MAX_WATCHES)) {
         refuse(job->request, EAGAIN);
         return 0;

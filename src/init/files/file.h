@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -15,5 +16,5 @@ int file_begin(struct job *job, size_t length);
 int file_begin_connect(struct job *job, size_t length); /* PROTOCOL_CONNECT, by a helper as well */
 int file_begin_ports(struct job *job, size_t length);
 
-/* Its helper has ended; if it did not answer, init does. */
+/* The helper of the job has ended; if it did not answer, init does. */
 void file_end(struct job *job);

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Searching the files of a tree for lines. The expressions are libc's, which allocates: the search
  * therefore runs in a process of its own, forked by the helper, with its own copy of init's memory
- * and a bound on what it may take of memory and time.
+ * and limits on its memory and time.
  */
 
 #include "init/files/file_output.h"
@@ -46,9 +47,9 @@ struct search {
     bool is_full;
 
     uint64_t number;    /* of the line at hand */
-    uint64_t told;      /* the last line of this file that was told */
+    uint64_t told;      /* the last line of this file that was sent */
     unsigned after;     /* lines of context that are still owed */
-    unsigned next_kept; /* place in `kept` */
+    unsigned next_kept; /* index in `kept` */
     struct line kept[PROTOCOL_MAX_CONTEXT];
 };
 
@@ -177,7 +178,7 @@ static void begin_file(void)
         search.kept[i].number = 0;
 }
 
-/* What a too long line has left in the window and the file, up to its end. */
+/* Discards the rest of a line that is too long, up to its end. */
 static size_t skip_line(bool *is_skipping, size_t filled)
 {
     char *newline = memchr(window, '\n', filled);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of entries: all of a directory, or those that a pattern matches. */
 
 #include "init/files/file_output.h"

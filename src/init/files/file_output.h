@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The results of a helper, gathered into larger pieces and written to a pipe. Writing waits for the

@@ -1,4 +1,5 @@
-/* A directory as a tar archive. What cannot be packed is left out and named in a comment. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A directory as a tar archive. Files that cannot be packed are left out and named in a comment. */
 
 #include "init/files/file_output.h"
 #include "init/files/file_work.h"
@@ -80,7 +81,7 @@ static void put_zeros(struct packing *packing, uint64_t count)
     }
 }
 
-/* Exactly as many bytes as the header has said, whatever becomes of the file meanwhile. */
+/* Writes exactly the size in the header, even if the file changes meanwhile. */
 static void put_content(struct packing *packing, int fd, uint64_t size)
 {
     struct file_output *output = &packing->output;
@@ -140,7 +141,7 @@ static void pack_directory(struct packing *packing, const struct walk_entry *ent
         leave_out(packing, entry->path, "cannot be opened");
 }
 
-/* Whether the name is one of those between line breaks, or ends as one that begins with "*". */
+/* Whether the name is a line of `names`, or has the ending of a line that begins with "*". */
 static bool is_excluded(const char *names, const char *name)
 {
     size_t length = strlen(name);

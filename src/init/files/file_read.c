@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The content of a regular file through a pipe, for a daemon that cannot be given the file itself.
  * The answer has the state of the file when it was opened; a pipe that ends before as much has come

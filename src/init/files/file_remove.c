@@ -1,5 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Removing a tree whose every part may change under us. Only two descriptors are held, whatever the
+ * Removing a tree of which every part may change meanwhile. Only two descriptors are open at any
  * depth: the way up is "..", and it has to lead to the directory that the way down came from. No
  * link is followed and no mount entered.
  */
@@ -75,7 +76,7 @@ static int descend(struct removal *removal, const char *name)
         return -ELOOP;
     fd = open_directory(removal->directory, name);
     if (fd == -ENOENT || fd == -ENOTDIR)
-        return 0; /* it has changed since: the next look finds what it is now */
+        return 0; /* the entry has changed: the next scan finds its new type */
     if (fd < 0)
         return fd;
     result = identify(fd, &removal->memory->remove.levels[removal->depth + 1]);
@@ -128,7 +129,8 @@ static int remove_entry(int dir, const struct sys_dirent *entry)
     return result == -ENOENT ? 0 : (int)result;
 }
 
-/* One look at the directory: 0 when it was empty at the end, 1 when it goes on elsewhere. */
+/* One scan of the directory: 0 when it was empty at the end, 1 when the removal continues in
+ * another one. */
 static int empty_once(struct removal *removal)
 {
     char *entries = removal->memory->remove.entries;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Taking a tar archive apart inside a directory. The archive is hostile: every member is looked at
  * by itself, reached component by component without following a link, and refused with a reason if
@@ -15,7 +16,7 @@
 
 enum {
     INSIDE = RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_,
-    DIRECTORY = O_PATH | O_DIRECTORY, /* INSIDE tells links apart */
+    DIRECTORY = O_PATH | O_DIRECTORY, /* INSIDE excludes links */
     MAX_MEMBERS = 150 * 1000,
     SEEN_PLACES = 1 << 18, /* of names; more than there may be members */
     MAX_TOLD = 200,
@@ -27,13 +28,13 @@ struct unpacking {
     const struct protocol_file *file;
     int base;
     int socket;
-    uint64_t *seen; /* hashes of the names of files; 0 is an empty place */
+    uint64_t *seen; /* hashes of the names of files; 0 is an empty slot */
     struct file_output notes;
     unsigned refused;
     uint64_t members;
     uint64_t unpacked;
     uint64_t bytes;
-    int error; /* what ended it */
+    int error; /* errno that ended it */
     const char *problem;
 
     int dir; /* of the file at hand; -1 when its content is not wanted */
@@ -66,7 +67,7 @@ int file_unpack_open(struct file_work *work)
     return 0;
 }
 
-/* --- what is told ----------------------------------------------------------------------------- */
+/* --- notes --------------------------------------------------------------------------------- */
 
 static void refuse(struct unpacking *unpacking, const char *why)
 {
@@ -123,7 +124,7 @@ static void refuse_error(struct unpacking *unpacking, int result)
         refuse(unpacking, "permission denied");
         break;
     case -ENOENT:
-        refuse(unpacking, "what it refers to is not there");
+        refuse(unpacking, "a file that it refers to does not exist");
         break;
     default:
         refuse(unpacking, "it cannot be written");
@@ -239,7 +240,7 @@ static int make_directory(struct unpacking *unpacking, const struct tar_member *
     fd = sys_open(unpacking->dir, unpacking->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, INSIDE);
     if (fd < 0)
         return fd;
-    /* What comes into it has still to be written. */
+    /* Members of the directory have still to be written, so the owner needs all rights. */
     (void)sys(fchmod, fd, (member->mode & 0777) | 0700);
     sys_close(fd);
     return 0;
@@ -284,7 +285,7 @@ static int make_hard_link(struct unpacking *unpacking)
     return result < 0 ? result : put_in_place(unpacking);
 }
 
-/* Why a member is refused by what it says about itself; NULL when it is not. */
+/* Why the header of a member is refused; NULL when it is accepted. */
 static const char *find_problem(struct unpacking *unpacking, const struct tar_member *member)
 {
     char *path = unpacking->memory->unpack.path;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/files/file_walk.h"
 
 #include "init/sys.h"
@@ -114,7 +115,7 @@ int walk_enter(struct walk *walk, const struct walk_entry *entry, uint64_t state
         sys_close(fd);
         return -EXDEV;
     }
-    /* What was read ahead is read again later, from behind this entry. */
+    /* Entries that were read ahead are read again later, from behind this entry. */
     (void)sys(lseek, entry->dir, entry->next, SEEK_SET);
     walk->at = walk->filled = 0;
     walk->levels[walk->depth] = fd;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -44,5 +45,5 @@ bool walk_next(struct walk *walk, struct walk_entry *out_entry);
 /* The walk goes on inside the entry. 0 or -errno. */
 int walk_enter(struct walk *walk, const struct walk_entry *entry, uint64_t state);
 
-/* Closes what is open. */
+/* Closes all open directories. */
 void walk_end(struct walk *walk);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Changes in a directory, reported until the reader goes away. A reader that is too slow loses
  * changes, and a note says so: the kernel queues only so many.
@@ -18,7 +19,7 @@ enum {
               IN_EXCL_UNLINK,
 };
 
-/* gVisor says that the reader has gone to whoever asks, and wakes nobody for it. */
+/* gVisor reports that the reader has gone only to a call of poll(), and wakes none that waits. */
 enum { WEAK_LOOK_MS = 1000 };
 
 struct watching {
@@ -28,6 +29,7 @@ struct watching {
     unsigned count;
     uint32_t filled; /* of the paths */
     bool was_cut;    /* some directory is not watched */
+    uint32_t upload; /* the cookie of a temporary file that is being renamed; 0 without */
     struct file_output output;
 };
 
@@ -75,7 +77,8 @@ static void add(struct watching *watching, int directory, const char *path)
         watching->was_cut = true;
         return;
     }
-    /* A clone of init has a working directory of its own: by it no path has to be walked again. */
+    /* A clone of init has a working directory of its own: with it the path is not resolved
+     * again. */
     if (sys(fchdir, directory) < 0)
         return;
     descriptor = sys(inotify_add_watch, watching->inotify, ".", CHANGES);
@@ -119,7 +122,7 @@ static void tell(struct watching *watching, const char *path, uint32_t mask)
     file_output_note(&watching->output, &note, path, NULL, 0);
 }
 
-/* Watches what is in the directory; what was made there before it was watched is reported as new. */
+/* Watches the directory and, if recursive, those below; the entries of a new one are reported. */
 static void add_tree(struct watching *watching, int directory, const char *path, bool is_new)
 {
     struct walk *walk = &watching->memory->watch.walk;
@@ -173,6 +176,14 @@ static void take_directory(struct watching *watching, int base, uint32_t mask, c
         add_tree(watching, fd, path, true);
 }
 
+/* A file that takes its name when it is complete was written, too. */
+static uint32_t upload_mask(const struct watching *watching, const struct inotify_event *event)
+{
+    return event->mask & IN_MOVED_TO && event->cookie && event->cookie == watching->upload
+               ? IN_CLOSE_WRITE
+               : 0;
+}
+
 static void take_event(struct watching *watching, int base, const struct inotify_event *event)
 {
     char *path = watching->memory->watch.path;
@@ -189,15 +200,18 @@ static void take_event(struct watching *watching, int base, const struct inotify
         forget(watching, (unsigned)place);
         return;
     }
-    if (!event->len) { /* of the directory itself; its parent tells it unless it is the first */
+    if (!event->len) { /* of the directory itself; its parent reports it, except for the top */
         if (!*path_of(watching, (unsigned)place))
             tell(watching, "", event->mask);
         return;
     }
-    if (file_is_temporary(event->name) ||
-        !join(path, path_of(watching, (unsigned)place), event->name))
+    if (file_is_temporary(event->name)) {
+        watching->upload = event->mask & IN_MOVED_FROM ? event->cookie : watching->upload;
         return;
-    tell(watching, path, event->mask);
+    }
+    if (!join(path, path_of(watching, (unsigned)place), event->name))
+        return;
+    tell(watching, path, event->mask | upload_mask(watching, event));
     if (event->mask & IN_ISDIR && watching->is_recursive)
         take_directory(watching, base, event->mask, path);
 }

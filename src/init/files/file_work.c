@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/files/file_work.h"
 
 #include "init/sys.h"
@@ -8,7 +9,7 @@
 
 #define TEMPORARY_PREFIX ".sandglass-"
 
-enum { RANDOM_BYTES = 8, TEMPORARY_TRIES = 4, RENAME_NOREPLACE_ = 1 };
+enum { RANDOM_BYTES = 8, TEMPORARY_TRIES = 4, RENAME_NOREPLACE_ = 1, ATTRIBUTE_NAME_SIZE = 256 };
 
 void file_stat_fill(struct protocol_stat *out, const struct stat *status)
 {
@@ -25,7 +26,7 @@ void file_stat_fill(struct protocol_stat *out, const struct stat *status)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* What is no regular file gives an error of its own, without being opened if it can be helped. */
+/* EISDIR, EINVAL or EACCES if the descriptor is not a regular file outside of /proc. */
 static int check_regular(int fd, struct stat *out_status)
 {
     struct statfs system;
@@ -175,7 +176,7 @@ static long rename_at(const struct file_work *work, int from_dir, const char *fr
     return sys(renameat2, from_dir, from, to_dir, to, flags);
 }
 
-/* What was there when the daemon looked is still there. */
+/* Whether the file is still the version that the daemon expects: 0 or -ESTALE. */
 static int check_expected(const struct protocol_file *file, int dir, const char *name)
 {
     struct protocol_stat found;
@@ -206,6 +207,27 @@ static int sync_file(int dir, const char *name)
     return result;
 }
 
+/* Attributes are set by path, which the directory of this clone makes short. */
+static int set_attributes(int dir, const char *name, const char *attributes)
+{
+    long result = *attributes ? sys(fchdir, dir) : 0;
+
+    while (!result && *attributes) {
+        size_t length = strcspn(attributes, "\n");
+        const char *value = memchr(attributes, '=', length);
+        char key[ATTRIBUTE_NAME_SIZE];
+        size_t key_length = value ? (size_t)(value - attributes) : 0;
+
+        if (!value || key_length == 0 || key_length >= sizeof key)
+            return -EINVAL;
+        memcpy(key, attributes, key_length);
+        key[key_length] = 0;
+        result = sys(lsetxattr, name, key, value + 1, length - key_length - 1, 0);
+        attributes += length + (attributes[length] == '\n');
+    }
+    return (int)result;
+}
+
 static int replace(struct file_work *work, int dir, const char *name)
 {
     const struct protocol_file *file = work->job->file;
@@ -213,6 +235,8 @@ static int replace(struct file_work *work, int dir, const char *name)
     struct stat status;
     int result = file->flags & FILE_SYNC ? sync_file(dir, temporary) : 0;
 
+    if (!result)
+        result = set_attributes(dir, temporary, work->job->file_texts.third);
     if (!result)
         result = check_expected(file, dir, name);
     if (!result)
@@ -328,6 +352,8 @@ int file_work_do(struct file_work *work)
         return begin_stream(work, file_read_open(work), file_read_write);
     case FILE_WRITE:
         return begin_stream(work, file_write_open(work), file_write_read);
+    case FILE_DESCRIBE:
+        return file_describe_open(work);
     case FILE_KINDS:
         break;
     }

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a helper does for one FILE message. It runs with the user's rights and in the memory that
- * the message leaves of its buffer. */
+/* The work of a helper for one FILE message. It runs with the user's rights, in the memory behind
+ * the message in its buffer. */
 
 #include "init/files/file_walk.h"
 #include "init/init.h"
@@ -24,6 +25,8 @@ enum {
     FILE_NOTES_SIZE = 32 * 1024,
     FILE_WATCHES = 1024,
     FILE_WATCH_PATHS = 48 * 1024,
+    FILE_DESCRIPTION_SIZE = 12 * 1024, /* names, the target of a link, attributes */
+    FILE_ATTRIBUTES_SIZE = 8 * 1024,
     PORTS_MAX_PROCESSES = 8192, /* of a host, when a sandbox shares its network */
     PORTS_MAX_LISTENING = 1024,
     PORTS_TEXT_SIZE = 8 * 1024,
@@ -72,6 +75,13 @@ union file_memory {
         uint32_t places[FILE_WATCHES];
         char paths[FILE_WATCH_PATHS];
     } watch;
+    struct {
+        struct walk walk;
+        char text[FILE_DESCRIPTION_SIZE];
+        char names[FILE_ATTRIBUTES_SIZE];
+        char path[PROTOCOL_MAX_PATH];
+        char output[FILE_OUTPUT_SIZE];
+    } describe;
     char content[FILE_OUTPUT_SIZE]; /* READ and WRITE */
     struct {
         struct tree_entry processes[PORTS_MAX_PROCESSES];
@@ -105,13 +115,14 @@ int file_work_do(struct file_work *work);
 
 int file_remove_tree(struct file_work *work, int parent, const char *name);
 
-/* Opens the directory and makes the pipe; what goes through it is written after the answer. */
+/* Opens the directory and makes the pipe, which is written to after the answer. */
 int file_open_stream(struct file_work *work);
 int file_glob_open(struct file_work *work);
 int file_pack_open(struct file_work *work);
 int file_unpack_open(struct file_work *work);
 int file_read_open(struct file_work *work);
 int file_write_open(struct file_work *work);
+int file_describe_open(struct file_work *work);
 
 file_go_on_fn file_list_write, file_glob_write, file_grep_write, file_pack_write, file_unpack_read,
     file_watch_write, file_read_write, file_write_read;
@@ -125,7 +136,7 @@ int file_do_open_write(struct file_work *work, int dir, const char *name);
 struct stat;
 int file_open_regular(int dir, const char *name, int flags, struct stat *out_status);
 
-/* A new file beside the one that it will replace. */
+/* A new file in the directory of the file that it will replace. */
 int file_create_temporary(int dir, char name[PROTOCOL_MAX_TEMPORARY]);
 void file_make_temporary_name(char name[PROTOCOL_MAX_TEMPORARY]);
 bool file_is_temporary(const char *name);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Content for a new file through a stream socket, for a daemon that cannot be given the file itself.
  * The end of the content is the shutdown of the writing side: then the file waits under its
@@ -14,7 +15,7 @@ struct writing {
     int socket;
     int file;
     char *buffer;
-    int error; /* what ended it */
+    int error; /* errno that ended it */
     uint64_t bytes;
 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/files/ports.h"
 
 #include "init/files/file_output.h"
@@ -165,7 +166,7 @@ static void look_into(union file_memory *memory, size_t count, int pid)
     sys_close(dir);
 }
 
-/* The sandbox shares a network with others: its own sockets are those that its processes hold. */
+/* The sandbox shares a network namespace: its own sockets are the ones that its processes hold. */
 static void find_own(union file_memory *memory, size_t count)
 {
     struct tree_entry *entries = memory->ports.processes;
@@ -177,7 +178,7 @@ static void find_own(union file_memory *memory, size_t count)
             look_into(memory, count, entries[i].pid);
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- notes --------------------------------------------------------------------------------- */
 
 /* One port may have several listeners: one for each address, or for each version of IP. */
 static bool is_told(const union file_memory *memory, size_t until, uint32_t port)
@@ -207,7 +208,8 @@ static void ports_write(struct file_work *work)
         const struct port_listening *listening = &memory->ports.listening[i];
         struct protocol_note note = { .kind = NOTE_PORT, .number = listening->port };
 
-        if (!listening->is_own || is_told(memory, i, listening->port))
+        if (!listening->is_own || listening->port == settings.gate_port ||
+            is_told(memory, i, listening->port))
             continue;
         file_output_note(&output, &note, NULL, NULL, 0);
         last.number++;

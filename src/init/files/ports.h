@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* PROTOCOL_PORTS: the TCP ports that are listened on, as the kernel's tables have them. A sandbox
- * without a network of its own tells those of its own processes only. */
+/* PROTOCOL_PORTS: the TCP ports with a listener, from the kernel's tables. A sandbox without a
+ * network namespace lists only those of its own processes. */
 
 #include <stdbool.h>
 #include <stddef.h>
