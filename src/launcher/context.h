@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What every part of the launcher may know: the settings that the daemon sent, the state directory,
- * and the powers of this process. It is filled in once, by the setup, and only read afterwards.
+ * The context of all parts of the launcher: the daemon's settings, the state directory, and the
+ * powers of this process. The setup fills it in once; afterwards it is only read.
  */
 
 #include "launcher/state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -46,7 +47,7 @@ struct launcher {
 /* Sends an answer; `pidfd` is borrowed, -1 for none. */
 void launcher_reply(struct launcher *self, struct launch_reply *reply, int pidfd);
 
-/* For the daemon's log: what has failed, and is tried again. */
+/* Sends a failure that is going to be retried to the daemon's log. */
 void launcher_report(struct launcher *self, const struct fail *fail);
 
 /* All children that have died, orphans of sandboxes included. */
@@ -63,13 +64,15 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
 /* No more templates: spares are built from here on. */
 void launcher_seal(struct launcher *self);
 
-/* The daemon is gone: takes back what only this launcher knows of. */
+/* The daemon is gone: removes spares, network rules, skeletons and empty cgroups. */
 void launcher_close(struct launcher *self);
 
 /* --- sandbox.c: each fills the body of the answer, or fails ---------------------------------- */
 
+/* `bound` is the whole of the message with directories of the host; NULL: there are none. */
 int sandbox_create(struct launcher *launcher, const struct launch_create *create,
-                   struct launch_made *out_made, int *out_pidfd, struct fail *fail);
+                   const struct launch_create_bound *bound, struct launch_made *out_made,
+                   int *out_pidfd, struct fail *fail);
 int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
                   struct launch_made *out_made, int *out_pidfd, struct fail *fail);
 int sandbox_update(struct launcher *launcher, const struct launch_update *update,

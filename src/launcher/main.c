@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The launcher's start and its loop: one request at a time, destroys side by side. */
 
 #include "launcher/launcher.h"
@@ -19,7 +20,9 @@ union request {
     struct launch_setup setup;
     struct launch_template template;
     struct launch_mount mount;
+    struct launch_allow allow;
     struct launch_create create;
+    struct launch_create_bound bound;
     struct launch_adopt adopt;
     struct launch_update update;
     struct launch_freeze freeze;
@@ -83,7 +86,8 @@ static void list_one(void *user, const char *id)
 
     if (dir < 0)
         return;
-    /* One without a mark was being made here when we died: this directory is ours alone. */
+    /* A sandbox without a mark was being made by an earlier launcher: this directory is ours
+     * alone. */
     if (mark_read(dir, &mark) == 0 && !mark_is_ours(&list->launcher->context.state, &mark, id)) {
         close(dir);
         return;
@@ -130,11 +134,18 @@ static int serve(struct launcher *self, const union request *request, int fd,
         if (self->sealed)
             return fail_set(fail, "mounts are sealed", EPERM);
         return host_add_mount(&self->walls.host, &request->mount, fd, fail);
+    case LAUNCH_ALLOW:
+        if (self->sealed)
+            return fail_set(fail, "mounts are sealed", EPERM);
+        return host_allow(&self->walls.host, &request->allow, fail);
     case LAUNCH_SEAL:
         launcher_seal(self);
         return 0;
     case LAUNCH_CREATE:
-        return sandbox_create(self, &request->create, &reply->body.made, out_pidfd, fail);
+        return sandbox_create(self, &request->create, NULL, &reply->body.made, out_pidfd, fail);
+    case LAUNCH_CREATE_BOUND:
+        return sandbox_create(self, &request->bound.create, &request->bound, &reply->body.made,
+                              out_pidfd, fail);
     case LAUNCH_ADOPT:
         return sandbox_adopt(self, &request->adopt, &reply->body.made, out_pidfd, fail);
     case LAUNCH_UPDATE:
@@ -231,7 +242,8 @@ static bool receive(struct launcher *self)
 
 /* --- the loop ------------------------------------------------------------------------------ */
 
-/* Ids of files in the trash are free when those are gone. What has no mark on disk is known here. */
+/* Uid ranges of files in the trash are free now. Spares and destroys without a mark on disk mark
+ * their own as taken. */
 static void on_sweeper_exit(struct launcher *self)
 {
     uid_ranges_scan(&self->uid_ranges, &self->context.state);
@@ -258,9 +270,9 @@ void launcher_reap(struct launcher *self)
     }
 }
 
-/* By name: waiting for any child makes the kernel look at each, and there may be thousands. Those
- * that died at the same moment have one signal together. Of these a sandbox is reaped when it is
- * destroyed, and others now and then. */
+/* Reaps by pid: waiting for any child makes the kernel scan all of them, perhaps thousands.
+ * Children that die at the same moment share one SIGCHLD. A sandbox among them is reaped when it is
+ * destroyed, other children by launcher_reap() after every REAP_ALL deaths. */
 static void reap(struct launcher *self, int signals)
 {
     struct signalfd_siginfo info;
@@ -281,7 +293,7 @@ static int sooner(int a_ms, int b_ms)
     return a_ms < b_ms ? a_ms : b_ms;
 }
 
-/* Does what is due; how long the loop may wait, in ms. */
+/* Does the work that is due; returns how long the loop may wait, in ms. */
 static int turn(struct launcher *self)
 {
     int destroys_ms;

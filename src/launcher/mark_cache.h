@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Sandboxes that this launcher has made lately, with their marks and processes at hand: most are
- * destroyed soon, and need not be looked up by their directory and in /proc for that. The one that was
- * noted first gives way to the next.
+ * destroyed soon, without a lookup of their directory and in /proc. A new entry replaces the oldest
+ * one.
  */
 
 #include "wire/mark.h"
@@ -23,9 +24,9 @@ struct mark_cache {
 /* The pidfd is borrowed. */
 void mark_cache_add(struct mark_cache *cache, const struct mark *mark, int pidfd);
 
-/* False when it is not known, or dead. The receiver owns the pidfd. */
+/* False when the sandbox is not in the cache, or dead. The receiver owns the pidfd. */
 bool mark_cache_take(struct mark_cache *cache, const char *id, struct mark *out_mark,
                      int *out_pidfd);
 
-/* Its mark changes. */
+/* Removes an entry whose mark is about to change. */
 void mark_cache_forget(struct mark_cache *cache, const char *id);

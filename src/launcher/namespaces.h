@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The namespaces of a process, by descriptor and by inode. */
@@ -19,8 +20,8 @@ void namespaces_open(struct namespaces *namespaces, int proc, int mounts);
  * is one of enum launch_namespace. -1 with errno. */
 int namespace_of_process(int proc, pid_t pid, int pidfd, uint32_t bit);
 
-/* Bits of those that are not the host's, read back from the kernel. */
+/* Bits of the namespaces that are not the host's, read back from the kernel. */
 uint32_t namespaces_of_process(const struct namespaces *namespaces, int proc, pid_t pid, int pidfd);
 
-/* Bits of all of them. */
+/* Bits of all namespaces. */
 uint32_t namespaces_all(void);

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the launcher may do here: its capabilities, and what a container around it forbids. */
+/* The launcher's rights here: its capabilities, and the restrictions of a container around it. */
 
 #include <stdbool.h>
 
@@ -13,7 +14,7 @@ bool power_changes_ids(void);
 /* Whether limits of the host are ours to lower. */
 bool power_has_resources(void);
 
-/* What native sandboxes need beyond that: namespaces of other ids are opened, and a network is set up
+/* Further rights for native sandboxes: to open namespaces of other ids, and to set up a network
  * from outside. */
 bool power_traces(void);
 bool power_administers_networks(void);

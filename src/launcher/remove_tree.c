@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/remove_tree.h"
 
 #include "launcher/sys.h"
@@ -47,8 +48,8 @@ static bool hoist(int top, int dir, const char *name)
 
 static unsigned remove_below(int top, int dir, int depth);
 
-/* By name only where a mode keeps us out, which it never does with root: a link that takes the
- * directory's place in between would be followed. */
+/* Changes the mode by name only if it denies access, which it never does for root: a link that
+ * replaces the directory in between would be followed. */
 static int open_directory(int dir, const char *name)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -137,7 +138,7 @@ unsigned remove_content(int dir)
 {
     unsigned left;
 
-    /* Another round for what was hoisted meanwhile; what resists ends it. */
+    /* Another round for directories that were hoisted meanwhile, until an entry resists. */
     do {
         left = remove_below(dir, dir, 0);
     } while (left == 0 && !is_empty(dir));

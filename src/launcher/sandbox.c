@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making a sandbox and looking after it; destroy.c takes it away. A half-made one is undone by the
- * same steps that destroy a whole one, so there is a single way back.
+ * Creating a sandbox and requests about it; destroy.c removes it. A half-made sandbox is undone by
+ * the same steps as a complete one, so there is a single way back.
  */
 
 #include "launcher/direct/direct.h"
@@ -19,7 +20,7 @@ static uint32_t namespaces_of_new(const struct mark *mark)
     return mark->mode == LAUNCH_NATIVE ? namespaces_all() : 0;
 }
 
-/* A new one was not made without it. */
+/* A new sandbox is not made without its rules. */
 static bool network_is_held(struct launcher *launcher, const struct mark *mark, int pidfd)
 {
     int netns;
@@ -58,7 +59,7 @@ static void take_directory(struct spawn *spawn, const struct directory *director
     spawn->socket = directory->socket;
 }
 
-/* The slot and what goes with it, its directory to begin with. */
+/* Takes a spare: the slot, the directory, namespaces and cgroups. */
 static int equip_native(struct launcher *launcher, struct spawn *spawn,
                         const struct launch_create *create)
 {
@@ -71,7 +72,8 @@ static int equip_native(struct launcher *launcher, struct spawn *spawn,
     spawn->userns = spare.userns;
     spawn->netns = spare.netns;
     spawn->cgroup = spare.cgroup;
-    if (spare_root_fits(&launcher->walls.disks, &spare, spawn->template, create))
+    if (!spawn->bind_count &&
+        spare_root_fits(&launcher->walls.disks, &spare, spawn->template, create))
         spawn->root = spare.root;
     else
         teardown_process_take(&launcher->teardown,
@@ -107,7 +109,7 @@ static int make(struct launcher *launcher, struct spawn *spawn, const struct lau
     if ((native ? equip_native(launcher, spawn, create) : equip_direct(launcher, spawn, create)) <
         0)
         return -1;
-    /* Before anything runs with its ids: the mark shows whoever finds the directory that they are
+    /* Before any process runs with these ids: the mark in the directory shows that they are
      * taken. */
     if (pwrite(spawn->mark_fd, &spawn->mark, sizeof(spawn->mark), 0) != sizeof(spawn->mark))
         return fail_sys(&spawn->fail, "write mark");
@@ -135,20 +137,39 @@ static int check_mode(const struct launcher *launcher, const struct launch_creat
     return 0;
 }
 
+static int open_binds(struct launcher *launcher, struct spawn *spawn,
+                      const struct launch_create_bound *bound, struct fail *fail)
+{
+    spawn->binds = bound->binds;
+    for (; spawn->bind_count < bound->bind_count; spawn->bind_count++) {
+        int tree = host_open_bind(&launcher->walls.host, &bound->binds[spawn->bind_count], fail);
+
+        if (tree < 0) {
+            spawn_fini(spawn);
+            return -1;
+        }
+        spawn->trees[spawn->bind_count] = tree;
+    }
+    return 0;
+}
+
 int sandbox_create(struct launcher *launcher, const struct launch_create *create,
-                   struct launch_made *out_made, int *out_pidfd, struct fail *fail)
+                   const struct launch_create_bound *bound, struct launch_made *out_made,
+                   int *out_pidfd, struct fail *fail)
 {
     struct spawn spawn;
 
     if (check_mode(launcher, create, fail) < 0)
         return -1;
-    /* Looked at first: whatever fails later may undo what there is of this id. */
+    /* Checked first: the undo of a later failure removes everything of this id. */
     if (faccessat(launcher->context.state.sandboxes, create->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return fail_set(fail, "name sandbox directory", EEXIST);
     spawn_init(&spawn, &launcher->walls.spawner, &launcher->walls);
     if (create->mode == LAUNCH_NATIVE) {
         spawn.template = host_template(&launcher->walls.host, create->template_name, fail);
         if (!spawn.template)
+            return -1;
+        if (bound && open_binds(launcher, &spawn, bound, fail) < 0)
             return -1;
     }
     mark_init(&spawn.mark, &launcher->context.state, create->id);
@@ -220,8 +241,8 @@ int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
     return 0;
 }
 
-/* Files, /dev/shm included, live on one file system of the sandbox; init's own /dev/shm is a place
- * in it that the payload cannot replace. */
+/* Files, /dev/shm included, are on one file system of the sandbox; init's own /dev/shm is a
+ * directory of it that the payload cannot replace. */
 static int open_store(struct launcher *launcher, const struct mark *mark, struct fail *fail)
 {
     char path[48];
@@ -324,8 +345,8 @@ int sandbox_inspect(struct launcher *launcher, const struct launch_inspect *insp
     if (mark.mode != LAUNCH_NATIVE)
         return 0;
     store = open_store(launcher, &mark, fail);
-    /* One that an earlier launcher without root made lets us see its groups, not its files; of a
-     * dead one the groups say why. */
+    /* Of a sandbox that an earlier launcher without root made only the cgroups can be read, not the
+     * files; of a dead one the cgroups show the cause. */
     if (store < 0)
         return fail->error == EACCES || fail->error == EPERM || fail->error == ESRCH ? 0 : -1;
     if (fstatfs(store, &space) == 0)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The launcher's setup: puts the parts together, once, when the daemon has sent its settings. */
 
 #include "launcher/direct/kill.h"
@@ -116,7 +117,7 @@ static int open_walls(struct walls *walls, struct context *context, struct fail 
     return 0;
 }
 
-/* What has to be read before the host's files are left. */
+/* Reads the files of the host before its mount namespace is left. */
 static int open_spawner(struct spawner *spawner, const struct context *context, int filter,
                         struct fail *fail)
 {
@@ -215,7 +216,8 @@ static void describe_host(const struct launcher *self, const struct fail *missin
         strncpy(out_host->missing, missing->step, sizeof(out_host->missing) - 1);
 }
 
-/* What sandboxes of every kind need: the state directory, cgroups, limits and ids. */
+/* Opens the common parts of native and direct sandboxes: the state directory, cgroups, limits and
+ * ids. */
 static int open_base(struct launcher *self, const struct launch_setup *setup, int filter,
                      struct fail *fail)
 {

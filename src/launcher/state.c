@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/state.h"
 
 #include "launcher/sys.h"
@@ -14,13 +15,13 @@
 enum {
     LOCK_TIMEOUT_MS = 15000,
     LOCK_LOOK_MS = 2,
-    TICK_NS = 10000000, /* of start times, whatever the kernel's own ticks are */
+    TICK_NS = 10000000, /* of start times, independent of the kernel's HZ */
     CLOCK_DOUBT_NS = 1000,
 };
 
-/* The state directory is the daemon's: it can put a link or a directory of its own in the place of
- * ours, or exchange two of ours. What we made has our user and its mode, and is not a link; the
- * directory that holds live sandboxes has a mode that no other has. */
+/* The state directory is the daemon's: it can replace our directories by links or directories of
+ * its own, or exchange two of ours. Our directories have our user and their mode, and are no links;
+ * the mode of the directory of live sandboxes is unique. */
 static bool is_own_directory(int fd, mode_t mode)
 {
     struct stat status;

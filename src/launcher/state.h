@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What the launcher keeps on disk: under the state directory `sandboxes/<id>/` with the mark of the
- * sandbox and init's socket (and the workspace of a direct one), and `trash/` for what is being
- * removed. Both belong to the launcher; the daemon can pass through them and nothing else. They lie
- * in a directory of the daemon's, so that each is opened once, checked, and used by its descriptor.
+ * The launcher's state on disk: `sandboxes/<id>/` has the mark of the sandbox and init's socket
+ * (and the workspace of a direct one), `trash/` has files that are being removed. Both belong to
+ * the launcher; the daemon may only traverse them. They are in a directory of the daemon's, so each
+ * is opened once, checked, and used by its descriptor.
  *
  * The mark says whose the sandbox is, so that a name alone is never taken as proof. It is written
  * before anything else is made, and the pid is added before init runs.
@@ -44,15 +45,15 @@ int state_open_sandbox(const struct state *state, const char *id);
 int mark_read(int dir, struct mark *out_mark);
 int mark_write(int dir, const struct mark *mark);
 
-/* Clears the mark of a sandbox that was reported as gone: the next launcher removes what is left
- * of it. */
+/* Clears the mark of a sandbox that was reported as gone: the next launcher removes its remains. */
 int mark_clear(int mark);
-/* It was cleared, or never written. One that cannot be read is not: it may be another version's. */
+/* The mark was cleared or never written. An unreadable mark is not blank: it may be another
+ * version's. */
 bool mark_is_blank(int dir);
 bool mark_is_ours(const struct state *state, const struct mark *mark, const char *id);
 
-/* The directory goes away at once by name, its content later. `number` makes its name in the trash
- * unique. 1 when there is trash now, 0 when there was nothing. */
+/* The directory is renamed into the trash at once, and its content removed later. `number` makes
+ * its name in the trash unique. 1 when there is trash now, 0 when there was nothing. */
 int state_discard(const struct state *state, const char *id, uint64_t number);
 
 /* The sandboxes one by one; NULL on error. Closed with closedir(). */
@@ -65,7 +66,7 @@ int state_each(const struct state *state, state_visit_fn *visit, void *user);
 /* Nanoseconds since boot, by the clock of start times. */
 int64_t state_boot_time(void);
 
-/* The start time of our own, which lies between the two; 0 when only /proc can tell. */
+/* The start time of a child that was cloned between the two times; 0 when only /proc has it. */
 uint64_t state_start_between(int64_t before, int64_t after);
 
 /* Start time of a process in clock ticks since boot; 0 when there is none. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -129,7 +130,7 @@ static inline void sys_close(int fd)
         (void)close(fd);
 }
 
-/* Closes what the variable holds and leaves -1 in it. */
+/* Closes the descriptor and sets the variable to -1. */
 static inline void sys_drop(int *fd)
 {
     sys_close(*fd);
@@ -182,7 +183,7 @@ static inline uint64_t sys_inode(int fd)
     return fd < 0 || fstat(fd, &status) < 0 ? 0 : status.st_ino;
 }
 
-/* Which socket it is, whoever has a descriptor of it; 0 on failure. */
+/* The kernel's unique number of a socket; 0 on failure. */
 static inline uint64_t sys_socket_cookie(int fd)
 {
     uint64_t cookie = 0;
@@ -216,7 +217,7 @@ static inline int sys_fspick(int dir, const char *path, unsigned flags)
     return (int)syscall(SYS_fspick, dir, path, flags);
 }
 
-/* A detached copy of what is mounted there; with SYS_AT_RECURSIVE of everything below too. */
+/* A detached copy of the mount at the path; with SYS_AT_RECURSIVE also of the mounts below. */
 static inline int sys_clone_tree(int dir, const char *path, unsigned flags)
 {
     return (int)syscall(SYS_open_tree, dir, path,

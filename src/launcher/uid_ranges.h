@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -31,5 +32,6 @@ int uid_ranges_fail(struct fail *fail);         /* the reason, by errno */
 void uid_ranges_mark(struct uid_ranges *ranges, uint32_t slot);
 void uid_ranges_release(struct uid_ranges *ranges, uint32_t slot);
 
-/* Starts anew from the marks: those of sandboxes, and of files that still lie in the trash. */
+/* Rebuilds the table from the marks: those of sandboxes, and of files that are still in the
+ * trash. */
 void uid_ranges_scan(struct uid_ranges *ranges, struct state *state);

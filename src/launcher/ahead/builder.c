@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/ahead/builder.h"
 
 #include "launcher/ahead/builder_cache.h"
@@ -21,10 +22,10 @@ enum { SPARE_FDS = CGROUP_PARTS + 6 };
 /* --- messages ------------------------------------------------------------------------------- */
 
 struct delivery {
-    struct spare spare; /* what is not a descriptor */
+    struct spare spare; /* all fields but the descriptors */
     struct launch_limits wanted;
     int made;
-    int error; /* if it is not, and the step that failed */
+    int error; /* of a failure, with its step */
     char step[LAUNCH_STEP_SIZE];
     int parts[SPARE_FDS]; /* which of the descriptors come along */
 };
@@ -101,7 +102,7 @@ static int receive_spare(int socket, struct delivery *delivery)
     for (size_t i = 0; i < SPARE_FDS; i++)
         placed[i] = delivery->parts[i] ? *next++ : -1;
     spread_fds(&delivery->spare, placed);
-    /* There was no room for some of them. */
+    /* Some descriptors were dropped, because the process has no room for them. */
     if (message.msg_flags & MSG_CTRUNC) {
         delivery->made = 0;
         set_failure(delivery, &(struct fail){ .step = "take a spare", .error = EMFILE });
@@ -111,8 +112,8 @@ static int receive_spare(int socket, struct delivery *delivery)
 
 /* --- the child ------------------------------------------------------------------------------ */
 
-/* Without a network of its own: what /etc says about it is part of the root. A spare without a root
- * works as well, only slower. */
+/* The root is for a sandbox without a network: its /etc depends on that. A spare without a root is
+ * usable too, only slower. */
 static int make_root(struct walls *walls, const struct spare *spare, struct cache_entry *entry)
 {
     struct fail ignored;
@@ -166,7 +167,7 @@ static int make_again(const struct builder_parts *parts, struct delivery *delive
     struct cache_entry *entry = builder_cache_find(&cache, spare);
 
     if (complete(parts, delivery, entry, fail) < 0) {
-        /* Descriptors may be what is missing; and this spare is dropped. */
+        /* The process may be out of descriptors: empty the cache. This spare is dropped. */
         builder_cache_empty(&cache);
         return -1;
     }
@@ -188,8 +189,8 @@ static void make_ordered(const struct builder_parts *parts, struct delivery *del
     set_failure(delivery, &fail);
 }
 
-/* Without a launcher there is no receiver: the builder ends at once, and the next launcher removes what
- * it had begun. The lock keeps that one from doing so before. */
+/* The builder ends at once with its launcher, and the next launcher removes unfinished spares. The
+ * lock prevents that while the builder still runs. */
 static int follow_launcher(const struct context *context)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -206,7 +207,7 @@ static _Noreturn void run(const struct builder_parts *parts, int socket)
     if (follow_launcher(context) < 0)
         _exit(1);
     parts->on_child(parts->user);
-    /* Roots are assembled where no sandbox sees it. */
+    /* Roots are assembled in a mount namespace of the builder's own. */
     if (unshare(CLONE_NEWNS) < 0 || layers_reset() < 0)
         _exit(1);
     while (receive_spare(socket, &delivery) == 0) {
@@ -239,7 +240,7 @@ int builder_start(const struct builder_parts *parts, int *out_pidfd)
         run(parts, pair[1]);
     }
     close(pair[1]);
-    /* Only we reap it, and not before this: the number is its own. */
+    /* Only the launcher reaps the child, and not before this: the pid cannot be reused yet. */
     *out_pidfd = child < 0 ? -1 : sys_pidfd_open(child);
     if (child < 0) {
         close(pair[0]);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/ahead/builder_cache.h"
 
 void cache_entry_init(struct cache_entry *entry)
@@ -40,7 +41,7 @@ struct cache_entry *builder_cache_find(struct builder_cache *cache, const struct
 
         if (entry->slot != spare->slot)
             continue;
-        /* Another builder completed this spare last: its namespace or its cgroups are others. */
+        /* Another builder completed this spare last, so its namespace or cgroups have changed. */
         if (entry->stamp != spare->stamp)
             cache_entry_close(entry);
         return entry;

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What the builder keeps of spares that are used again, by slot: what their roots are made from, and
- * the open files by which namespaces and cgroups tell whether they are as good as new. All of it
- * takes longer to make than to use.
+ * The builder's cache for reused spares, by slot: the layers of their roots, and open files that
+ * show whether their namespaces and cgroups are as good as new. All of them take longer to make
+ * than to use.
  */
 
 #include "launcher/ahead/spare.h"
@@ -26,7 +27,7 @@ struct builder_cache {
     uint64_t stamps; /* given so far */
 };
 
-/* For a spare of which nothing is kept. */
+/* An entry without cached files. */
 void cache_entry_init(struct cache_entry *entry);
 void cache_entry_close(struct cache_entry *entry);
 
@@ -35,6 +36,7 @@ struct cache_entry *builder_cache_find(struct builder_cache *cache, const struct
 
 void builder_cache_empty(struct builder_cache *cache);
 
-/* The spare is what the files are of; it comes back with this stamp. */
+/* Stamps the spare that the cached files belong to; a reclaimed spare is recognised by the
+ * stamp. */
 void builder_cache_stamp(struct builder_cache *cache, struct cache_entry *entry,
                          struct spare *spare);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/ahead/directory.h"
 
 #include "launcher/remove_tree.h"
@@ -12,7 +13,7 @@
 
 enum { NO_REPLACE = 1, BACKLOG = 16 };
 
-/* Init admits whoever it was that listened: the daemon. */
+/* Init admits the user that called listen(): the daemon's. */
 static int listen_as(int socket, uid_t uid)
 {
     int result;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -23,7 +24,7 @@ struct directory {
         .dir = -1, .mark = -1, .socket = -1 \
     }
 
-/* The name must be unique among those that are made ahead. */
+/* The number must be unique among the directories made ahead. */
 int directory_make(const struct context *context, struct directory *directory, unsigned number,
                    struct fail *fail);
 
@@ -35,21 +36,21 @@ int directory_rename(const struct context *context, struct directory *directory,
 int directory_take_back(const struct context *context, struct directory *directory, const char *id,
                         unsigned number);
 
-/* Makes one that has been a sandbox's as good as a new one. */
+/* Makes the directory of a dead sandbox as good as new. */
 int directory_renew(struct directory *directory, struct fail *fail);
 
 /* Closes descriptors only. */
 void directory_close(struct directory *directory);
 
-/* Closes what is still here, and removes a directory that no sandbox got. */
+/* Closes the descriptors, and removes a directory that no sandbox got. */
 void directory_drop(const struct context *context, struct directory *directory);
 
-/* Removes what a builder that died may have made under this number. */
+/* Removes the directory that a dead builder may have made under this number. */
 void directory_drop_ahead(const struct context *context, unsigned number);
 
-/* Whoever makes directories shares the lock (LOCK_SH), whoever removes those of others has it alone
- * (LOCK_EX). A descriptor that holds it while it is open; -1 when it is taken. */
+/* LOCK_SH to make directories, LOCK_EX to remove those of another process. Returns a descriptor
+ * that holds the lock while it is open; -1 when the lock is taken. */
 int directories_lock(const struct context *context, int how);
 
-/* Removes those that an earlier launcher made ahead. */
+/* Removes the directories that an earlier launcher made ahead. */
 void directories_sweep(const struct context *context);

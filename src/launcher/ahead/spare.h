@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * A spare: what a native sandbox needs and what does not depend on whose it is, made ahead. A slot with
- * its user namespace, a network namespace, the root of the first template, mounted nowhere yet, and
- * what only has to be renamed: its directory, and on v1 a set of cgroups.
+ * A spare: the parts of a native sandbox that do not depend on its id, made ahead. A slot with its
+ * user namespace, a network namespace, the root of the first template, not yet mounted, and the
+ * parts that only have to be renamed: its directory, and on v1 a set of cgroups.
  *
  * A root is used once. The rest is reclaimed when its sandbox is dead, because the kernel takes longer
  * to make and to remove namespaces and cgroups than to run a program, and is used again when nothing of
@@ -35,7 +36,7 @@ struct spare {
     uint64_t stamp;                       /* by which the builder knows it again; 0: not */
 };
 
-/* What spares are made from; all borrowed. */
+/* The resources for making spares; all borrowed. */
 struct spare_parts {
     const struct context *context;
     struct cgroups *cgroups;
@@ -48,17 +49,17 @@ void spare_init(struct spare *spare);
 /* Closes descriptors and leaves names. */
 void spare_close(struct spare *spare);
 
-/* All of it, its slot included. */
+/* Releases all parts of the spare, its slot included. */
 void spare_drop(const struct spare_parts *parts, struct spare *spare);
 
 void spare_name_cgroup(const struct spare_parts *parts, struct spare *spare);
 
-/* Makes what the spare of this slot lacks, but its root. What a sandbox has used is checked first, and
- * made anew when anything of it is left: a network namespace that has carried a packet or holds a
- * socket; cgroups with a member, with memory that is not free yet, or with a count that cannot be reset.
- * Ids, and with them the user namespace, have nothing to leave when all processes are dead and all
- * mounts are gone: no capability and no call that would change it is allowed inside. The traces and the
- * watch are of this spare, or not open yet. */
+/* Makes the missing parts of the spare, except its root. Reclaimed parts are checked first, and
+ * replaced if they have a trace of the sandbox: a network namespace that has carried a packet or
+ * holds a socket; cgroups with a member, with memory that is not free yet, or with a count that
+ * cannot be reset. A user namespace has no trace once all processes are dead and all mounts are
+ * gone: no capability and no call that could change it is allowed inside. The traces and the watch
+ * are of this spare, or not open yet. */
 int spare_complete(const struct spare_parts *parts, struct spare *spare,
                    const struct launch_limits *limits, struct netns_traces *traces,
                    struct cgroup_watch *watch, struct fail *fail);

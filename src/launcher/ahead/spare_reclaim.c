@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Spares that come back from sandboxes, to be used again. */
 
 #include "launcher/ahead/spares.h"

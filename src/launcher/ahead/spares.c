@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/ahead/spares.h"
 
 #include "base/backoff.h"
@@ -29,7 +30,8 @@ void spares_wait_for_lull(struct spares *spares)
     spares->due_ms = sys_now_ms() + REFILL_MS;
 }
 
-/* The builder of a launcher that was killed has a moment left: what it makes is to be seen below. */
+/* Waits until the builder of a killed launcher has ended, so that all its directories are found
+ * below. */
 static void await_other_builder(const struct context *context)
 {
     int lock;
@@ -65,8 +67,7 @@ void spares_start(struct spares *spares, const char *template_name)
     spares->is_started = true;
 }
 
-/* What fails once may well fail again: it is tried after a pause that grows. Of what was ordered
- * before, nothing counts that fails meanwhile. */
+/* Retries with back-off. Failures of earlier orders during the pause do not count. */
 static void put_off(struct spares *spares, const struct fail *fail)
 {
     int64_t now = sys_now_ms();
@@ -102,7 +103,7 @@ static void start_builder(struct spares *spares)
     put_off(spares, &fail);
 }
 
-/* It may have made all of them or nothing. */
+/* The dead builder may have made any of the ordered spares. */
 static void drop_ordered(struct spares *spares)
 {
 
@@ -139,8 +140,8 @@ static bool order_sweep(struct spares *spares)
     return spares->sweeping;
 }
 
-/* Orders may be many, and no request waits for them. A dead builder makes nothing any more, and
- * the names of what it has begun are known. */
+/* Kills the builder: its orders may be many, and no request waits for them. The names of unfinished
+ * spares are known. */
 static void end_builder(struct spares *spares)
 {
     struct pollfd end = { .fd = spares->builder_pidfd, .events = POLLIN };
@@ -168,9 +169,9 @@ void spares_close(struct spares *spares)
     spares->issued = NULL;
 }
 
-/* --- what is missing ------------------------------------------------------------------------ */
+/* --- ordering ------------------------------------------------------------------------------ */
 
-/* The beginning of a spare: the one that came back first, or no more than a slot. */
+/* Begins a spare with the one that was reclaimed first, or else with a new slot. */
 static bool begin_spare(struct spares *spares, struct spare *spare)
 {
 
@@ -272,11 +273,11 @@ bool spares_sweep(struct spares *spares)
     return true;
 }
 
-/* Without it the next creation makes its own. */
+/* After a failure the next create makes its own spare. */
 static void store(struct spares *spares, struct spare *spare, bool made, struct fail *fail)
 {
 
-    /* The limits may have changed since it was ordered. */
+    /* The limits may have changed since the order. */
     if (made && *spare->cgroup_name && !cgroups_limits_equal(&spare->limits, &spares->limits))
         made = cgroups_limit(spares_parts_of(spares)->cgroups, spare->cgroup_name, &spares->limits,
                              fail) == 0;
@@ -372,7 +373,7 @@ static int make_now(struct spares *spares, const struct launch_limits *limits,
     return result;
 }
 
-/* To know it again when the sandbox is destroyed. */
+/* Notes the identity of the issued parts, to recognise them when the sandbox is destroyed. */
 static void note_issued(struct spares *spares, const struct spare *spare)
 {
     spares->issued[spare->slot] = (struct issued){
@@ -383,7 +384,7 @@ static void note_issued(struct spares *spares, const struct spare *spare)
     };
 }
 
-/* Those that wait were made for the limits that were asked for before. */
+/* The cgroups of the stock have the limits of the request before: set the new ones. */
 static void follow_limits(struct spares *spares, const struct launch_limits *limits)
 {
     bool current = cgroups_limits_equal(&spares->limits, limits);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/cgroup/busy.h"
 
 #include "launcher/cgroup/cgroup_files.h"

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Which processes of a sandbox have used most of the processor: for the question what keeps a
- * session alive. Names are what the programs call themselves.
+ * The processes of a sandbox that have used the most CPU time: they show why a session is not idle.
+ * Names are the programs' own (comm).
  */
 
 #include "wire/launch.h"

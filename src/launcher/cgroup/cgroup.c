@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/cgroup/cgroup.h"
 
 #include "launcher/cgroup/busy.h"
@@ -32,7 +33,7 @@ static int limit_memory(int cgroup, const struct launch_limits *limits)
     if (cgroup_write_number(cgroup, "memory.limit_in_bytes", limits->memory_bytes) < 0)
         return -1;
     (void)cgroup_write_number(cgroup, "memory.memsw.limit_in_bytes", limits->memory_bytes);
-    /* What sockets hold is counted apart, and only with a limit of its own. */
+    /* Socket buffers are counted apart, and only if they have a limit of their own. */
     (void)cgroup_write_number(cgroup, "memory.kmem.tcp.limit_in_bytes", limits->memory_bytes / 16);
     return 0;
 }

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Cgroups, version 1 and 2 behind one interface. Every sandbox has one cgroup named by its
  * id below `sandglass.<instance>`, in each v1 hierarchy that we use or in the one of v2.
  *
- * Controllers of v1 may share a hierarchy (`cpu,cpuacct`). Each has a part of its own, for its files;
- * of those that share, the first part alone makes, enters, renames and removes cgroups.
+ * Controllers of v1 may share a hierarchy (`cpu,cpuacct`). Each has a part of its own, for its
+ * files; of parts that share a hierarchy only the first makes, enters, renames and removes cgroups.
  *
  * A child enters by itself (v1: "0" written to `tasks`; v2: born into it): moving another process
  * from outside stalls every fork on the machine for milliseconds.
@@ -31,8 +32,8 @@ enum cgroup_part {
 
 enum { CGROUP_NAME_SIZE = 24 }; /* of cgroups that are no sandbox's */
 
-/* Begins the names of cgroups that are no sandbox's. A launcher removes those of an earlier one by
- * it, so it stays what the first release wrote. */
+/* Prefix of the names of cgroups without a sandbox. A launcher finds the leftovers of an earlier
+ * one by this prefix, so it must stay that of the first release. */
 #define CGROUP_SPARE_PREFIX "kit-"
 
 struct cgroups {
@@ -53,8 +54,8 @@ struct cgroup_entry {
         .fds = { -1, -1, -1, -1, -1, -1, -1 } \
     }
 
-/* Finds what the host has. Nothing at all is not an error: the features say so. Of the setup it
- * takes the instance and the limits that all sandboxes have. */
+/* Finds the cgroup hierarchies of the host. A host without any is not an error: `features` is empty
+ * then. Uses the instance and the common limits of the setup. */
 void cgroups_open(struct cgroups *cgroups, const struct launch_setup *setup);
 
 /* The same with a text like /proc/self/mounts; NULL for an empty one. */
@@ -73,7 +74,7 @@ void cgroups_sweep(struct cgroups *cgroups, const char *prefix);
 int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
                  struct cgroup_entry *out_entry, struct fail *fail);
 
-/* Whether it has no members, where the kernel counts them. */
+/* Whether the cgroup has no members, if the kernel counts them. */
 bool cgroups_are_empty(struct cgroups *cgroups, const char *id);
 
 /* Whether cgroups have the same limits. */
@@ -81,12 +82,12 @@ bool cgroups_limits_equal(const struct launch_limits *a, const struct launch_lim
 
 int cgroups_limit(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
                   struct fail *fail);
-/* Whether it is asked to be frozen: its members do not run, or soon will not. */
+/* Whether a freeze was requested: its members do not run, or soon will not. */
 bool cgroups_is_frozen(const struct cgroups *cgroups, const char *id);
 int cgroups_freeze(struct cgroups *cgroups, const char *id, bool frozen, struct fail *fail);
 void cgroups_usage(struct cgroups *cgroups, const char *id, struct launch_usage *out_usage);
 
-/* Its busiest processes. */
+/* The busiest processes of a sandbox. */
 void cgroups_processes(struct cgroups *cgroups, int proc, const char *id,
                        struct launch_usage *out_usage);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The files of cgroups: short texts and numbers, below an open directory. */
@@ -6,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A cgroup that every user may read: the daemon, which is another user, reads back what is in
+/* A cgroup that every user may read: the daemon, which is another user, reads back the limits in
  * force. An existing one is fine. */
 int cgroup_make(int dir, const char *name);
 
@@ -17,5 +18,5 @@ int cgroup_write_number(int dir, const char *name, uint64_t value);
 ssize_t cgroup_read_text(int dir, const char *name, char *text, size_t size);
 uint64_t cgroup_read_number(int dir, const char *name); /* 0 when there is none */
 
-/* The value behind "key " in a file of such lines. */
+/* The value of a line "KEY VALUE" in the file. */
 uint64_t cgroup_read_keyed(int dir, const char *name, const char *key);

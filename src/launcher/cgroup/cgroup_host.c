@@ -1,4 +1,5 @@
-/* What the host has of cgroups, and the directory of this instance in each hierarchy. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cgroup hierarchies of the host, and the directory of this instance in each. */
 
 #include "launcher/cgroup/cgroup.h"
 #include "launcher/cgroup/cgroup_files.h"
@@ -129,8 +130,8 @@ static const struct {
     { "io", LAUNCH_HAS_IO },
 };
 
-/* A cgroup that hands controllers down may have no processes itself, unless it is the root of all:
- * those that are in it, we among them, go into one below. */
+/* A cgroup that enables controllers for its children may have no processes, unless it is the root:
+ * its processes, ours included, move into a child. */
 static void move_members(int cgroup)
 {
     char members[4096];
@@ -148,7 +149,7 @@ static void move_members(int cgroup)
     }
 }
 
-/* One after the other: what is not there does not keep the others away. */
+/* One after the other, so that a missing controller does not prevent the others. */
 static void hand_down(int cgroup, const struct cgroups *cgroups)
 {
     char text[16];

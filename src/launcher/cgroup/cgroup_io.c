@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/cgroup/cgroup_io.h"
 
 #include "launcher/cgroup/cgroup_files.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Memory that looks like a disk, and devices whose own files lie on one that is limited. */
+/* Not a disk: memory that looks like one, and devices whose files are on a disk that is limited. */
 static bool is_disk(int block, const char *name)
 {
     char path[64];

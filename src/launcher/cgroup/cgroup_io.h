@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Limits on what a sandbox reads from the host's disks and writes to them: the same for every
- * sandbox and every disk. A sandbox writes into its own memory, so this is about reading templates,
- * and about what the operator has mounted into it.
+ * Limits on a sandbox's reads from and writes to the host's disks: the same for every sandbox and
+ * every disk. A sandbox writes into its own memory, so the limits concern reads of templates and
+ * the operator's mounts.
  */
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/cgroup/cgroup_renew.h"
 
 #include "launcher/sys.h"
@@ -5,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the kernel has not given back: names and inodes of mounts that are gone come back with a
- * delay. More than this, or more than a sixty-fourth of the limit, is not the next sandbox's to pay
- * for. */
+/* Memory that the kernel has not freed: dentries and inodes of removed mounts are freed with a
+ * delay. A cgroup with more than this, or more than a sixty-fourth of the limit, is not reused. */
 enum { MEMORY_LEFT = 4 << 20, MEMORY_LEFT_SHARE = 64 };
 
 enum { MEMBERS, MEMORY, KILLED, PEAK, TIME };

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Cgroups of dead sandboxes, used again. Whether they are as good as new is told by a few files,
- * which take longer to open than to read: they stay open for as long as the cgroups may come back.
+ * Cgroups of dead sandboxes, reused. A few files show whether a cgroup is as good as new; they take
+ * longer to open than to read, so they stay open as long as the cgroup may be reused.
  */
 
 #include "launcher/cgroup/cgroup.h"
@@ -15,13 +16,13 @@ struct cgroup_watch {
     int files[CGROUP_WATCH_FILES]; /* owned; -1 where there is no such cgroup */
 };
 
-/* Nothing is open yet; giving up is fine then. */
+/* Nothing is open yet; closing is fine then. */
 void cgroup_watch_init(struct cgroup_watch *watch);
 void cgroup_watch_close(struct cgroup_watch *watch);
 
-/* Makes the cgroups of a dead sandbox, renamed, as good as new ones. -1 when something of it is left
- * that cannot be taken away: a member, memory that is not free yet, somebody who was killed for
- * memory. The watch is of these cgroups, whatever they were called, or not open yet. */
+/* Makes the cgroups of a dead sandbox, renamed, as good as new ones. -1 when a trace of it cannot
+ * be removed: a member, memory that is not free yet, an OOM kill. The watch is of these cgroups,
+ * under any name, or not open yet. */
 int cgroups_renew(struct cgroups *cgroups, const char *id, const struct launch_limits *before,
                   const struct launch_limits *limits, struct cgroup_watch *watch,
                   struct cgroup_entry *out_entry);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/cgroup/memory_watch.h"
 
 #include "launcher/sys.h"
@@ -12,12 +13,12 @@ enum {
     STEP_SANDBOXES = 16,
     PAGE = 4096,
     FEW_SOCKETS = 4,
-    NETLINK_SOCKET = 2048, /* what one takes that holds nothing */
+    NETLINK_SOCKET = 2048, /* the size of an empty socket */
 };
 
 static const uint64_t little_bytes = 32 << 20;
 
-/* Of the whole host, whichever namespace asks. */
+/* Of the whole host, in every namespace. */
 static uint64_t read_socket_bytes(const struct memory_watch *watch)
 {
     char text[512];
@@ -56,8 +57,8 @@ static bool has_sockets(const struct memory_watch *watch, pid_t pid)
     return length > 0 && sscanf(text, "sockets: used %lu", &count) == 1 && count > FEW_SOCKETS;
 }
 
-/* The columns: address, family, port, groups, what it holds to be read, and to be sent. Those of
- * the kernel itself are among them and hold nothing. */
+/* The columns: address, family, port, groups, bytes to be read, bytes to be sent. The kernel's own
+ * sockets are listed as well and are empty. */
 static uint64_t sum_netlink(FILE *file, uint64_t enough)
 {
     char line[256];
@@ -73,7 +74,7 @@ static uint64_t sum_netlink(FILE *file, uint64_t enough)
     return sum;
 }
 
-/* No limit of the kernel counts these. Whatever is above `enough` is as good as that. */
+/* No limit of the kernel counts these bytes. Counting stops above `enough`. */
 static uint64_t read_netlink_bytes(const struct memory_watch *watch, const struct mark *mark,
                                    uint64_t enough)
 {
@@ -81,7 +82,7 @@ static uint64_t read_netlink_bytes(const struct memory_watch *watch, const struc
     FILE *file;
     int fd;
 
-    /* One without namespaces has the host's sockets around it. */
+    /* In a sandbox without namespaces the file would list the host's sockets. */
     if (mark->mode != LAUNCH_NATIVE || mark->pid <= 0 || !has_sockets(watch, mark->pid))
         return 0;
     fd = open_network_file(watch, mark->pid, "netlink");
@@ -95,7 +96,7 @@ static uint64_t read_netlink_bytes(const struct memory_watch *watch, const struc
     return sum;
 }
 
-/* Some room, because what is charged is rounded and the kernel frees late. */
+/* With a margin, because charges are rounded and the kernel frees late. */
 static uint64_t bound_of(const struct launch_limits *limits)
 {
     return limits->memory_bytes + limits->memory_bytes / 8;

@@ -1,15 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Buffers of sockets that the limit of a sandbox does not hold back. Those of TCP are counted apart
- * on version 1 of cgroups, and the kernel gives each socket a first one whatever the limit says.
- * What a netlink socket holds for its reader is counted by nothing; the namespace of a native
- * sandbox tells how much it is. (What other sockets hold counts as memory of the cgroup.) A sandbox
- * whose memory and buffers together are above its limit is ended, as one that is out of memory.
+ * Socket buffers that escape the memory limit of a sandbox. Version 1 of cgroups counts TCP buffers
+ * apart, and the kernel gives each socket its first buffer regardless of the limit. No limit counts
+ * the receive queue of a netlink socket; /proc shows its size in the namespace of a native sandbox.
+ * (Buffers of other sockets count as memory of the cgroup.) A sandbox whose memory and buffers
+ * together exceed its limit is ended as out of memory.
  *
- * All sandboxes are looked at in rounds, a few at a time, so that many of them do not keep requests
- * waiting, and one that has next to no sockets costs one small file. For TCP one number of the host
- * tells whether there is anything to look for.
+ * All sandboxes are checked in rounds, a few at a time, so that requests do not wait; a sandbox
+ * with few sockets costs one read of a small file. One counter of the host shows whether TCP needs
+ * a check at all.
  */
 
 #include "launcher/cgroup/cgroup.h"
@@ -21,7 +22,7 @@
 
 enum { MEMORY_WATCH_ENDED = 64 };
 
-/* This sandbox is over its limit: end it. The pidfd is borrowed. */
+/* The sandbox is over its limit and has to be ended. The pidfd is borrowed. */
 typedef void memory_watch_end_fn(void *user, const struct mark *mark, int pidfd);
 
 struct memory_watch {
@@ -35,7 +36,8 @@ struct memory_watch {
     char ended[MEMORY_WATCH_ENDED][LAUNCH_ID_SIZE]; /* the latest ones */
 };
 
-/* Looks when it is time; how long the loop may wait, in ms, -1 without a limit. */
+/* Checks sandboxes when a round is due; returns how long the loop may wait, in ms, -1 without a
+ * limit. */
 int memory_watch_turn(struct memory_watch *watch);
 
 /* Whether this sandbox was ended here. */

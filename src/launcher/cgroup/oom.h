@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * How readily the kernel takes a process when memory is short (`oom_score_adj`). Programs in a
- * sandbox are taken before the host's; init raises theirs above its own. They may lower it again,
- * down to the least value that somebody with CAP_SYS_RESOURCE has written, which is inherited: so
- * the launcher has that value at the moment when it starts an init, and its own at all others.
- * Writing it for the child itself would cost ten times as much.
+ * `oom_score_adj`: the OOM killer prefers programs in a sandbox over the host's; init raises the
+ * value of its programs above its own. A program may lower it down to the minimum that a process
+ * with CAP_SYS_RESOURCE wrote last, which is inherited: so the launcher has that value while it
+ * clones an init, and its own at all other times. Writing it for the child would cost ten times as
+ * much.
  */
 
 #include <stdbool.h>
@@ -22,9 +23,9 @@ struct oom_score {
 /* Changes nothing without the capability, or where the launcher's own is as high already. */
 void oom_score_open(struct oom_score *score, const struct state *state, bool may_lower);
 
-/* Around a clone: what is cloned keeps the floor. */
+/* Around a clone: the child inherits the floor. */
 void oom_score_lend(const struct oom_score *score);
 void oom_score_restore(const struct oom_score *score);
 
-/* In a child whose init cannot do it for its programs: they inherit what this one has. */
+/* In a child whose init may not set the value of its programs: they inherit it from init. */
 void oom_score_raise(const struct state *state);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/direct/direct.h"
 
 #include "launcher/cgroup/oom.h"
@@ -47,8 +48,8 @@ static int prepare(struct spawn *spawn)
     return 0;
 }
 
-/* Plain calls: libc would tell its other threads, and our parent's memory is not ours to do that
- * in. */
+/* Raw system calls: libc would signal its other threads, and this child shares its parent's
+ * memory. */
 static int drop_root(struct spawn *spawn)
 {
     uid_t uid = spawn->mark.uid;

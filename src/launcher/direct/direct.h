@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -7,5 +8,5 @@
 
 #include "launcher/walls/spawn.h"
 
-/* Makes its workspace and starts its init. */
+/* Makes the workspace of a direct sandbox and starts its init. */
 int direct_start(struct spawn *spawn);

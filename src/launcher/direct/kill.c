@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/direct/kill.h"
 
 #include "launcher/sys.h"
@@ -196,7 +197,7 @@ static int signal_descendants(const struct state *state, pid_t ancestor, int sig
     return found;
 }
 
-/* Init stays alive meanwhile, so that orphans keep descending from it. Stopping everybody first
+/* Init stays alive meanwhile, so that orphans keep descending from it. Stopping all processes first
  * ends the race with those that fork. */
 static void kill_by_descent(const struct context *context, pid_t init)
 {

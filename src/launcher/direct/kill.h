@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -22,6 +23,6 @@ void kill_init(const struct context *context, int pidfd);
 void kill_tree(const struct context *context, struct cgroups *cgroups, const struct mark *mark,
                int pidfd, const char *id);
 
-/* After init has died: kills what is left and returns how many were found. */
+/* After init has died: kills the remaining processes and returns their number. */
 int kill_stragglers(const struct context *context, struct cgroups *cgroups, const struct mark *mark,
                     const char *id);

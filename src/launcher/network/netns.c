@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/network/netns.h"
 
 #include "launcher/sys.h"
@@ -22,7 +23,7 @@ static int raise_loopback(void)
 }
 
 /* Every port may be bound: only the sandbox lives here. Under memory pressure a socket has one
- * buffer and no more: the kernel gives each socket a first one whatever the limit says. */
+ * buffer and no more: the kernel gives each socket its first buffer regardless of the limit. */
 static void tune(int shared_proc)
 {
     static const struct {
@@ -67,9 +68,9 @@ int netns_make(const struct netns_home *home, struct fail *fail)
 
 enum { TRACES_SIZE = 16384 };
 
-/* What a network namespace tells about its past: how many sockets there are, some of which may live
- * on in each other's queues; counts of all that was sent or could not be; flow labels. Text,
- * because the kernel tells it in no other way. */
+/* Files that reveal the past of a network namespace: the number of sockets, some of which may live
+ * on in each other's queues; counters of sent packets and errors; flow labels. The kernel has them
+ * as text only. */
 static const char *const names[NETNS_TRACES] = { "sockstat", "snmp", "snmp6", "ip6_flowlabel" };
 enum { SOCKETS };
 
@@ -96,7 +97,7 @@ static int open_traces(int proc, struct netns_traces *traces)
 
     for (size_t i = 0; result == 0 && i < NETNS_TRACES; i++) {
         traces->files[i] = openat(dir, names[i], O_RDONLY | O_CLOEXEC);
-        /* Without IPv6 there is nothing to tell about it. */
+        /* Without IPv6 its files are missing. */
         if (traces->files[i] < 0 && errno != ENOENT)
             result = -1;
     }
@@ -119,8 +120,8 @@ static int open_traces_of(const struct netns_home *home, int netns, struct netns
     return traces->is_open ? 0 : -1;
 }
 
-/* Each file tells all of it in one go, or more than that of an unused namespace. The length; 0 when
- * it cannot be read. */
+/* One read returns a whole file, or more than an unused namespace has. Returns the length; 0 when a
+ * file cannot be read. */
 static size_t read_traces(const struct netns_traces *traces, char text[TRACES_SIZE])
 {
     size_t length = 0;
@@ -133,7 +134,7 @@ static size_t read_traces(const struct netns_traces *traces, char text[TRACES_SI
         got = pread(traces->files[i], text + length, TRACES_SIZE - length, 0);
         if (got <= 0)
             return 0;
-        /* What follows its first line is the whole host's. */
+        /* The lines after the first are of the whole host. */
         if (i == SOCKETS)
             got = (char *)memchr(text, '\n', (size_t)got) - text;
         length += (size_t)got;

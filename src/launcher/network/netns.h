@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -9,7 +10,7 @@
 
 #include <stdbool.h>
 
-/* What the way there and back needs; both borrowed. */
+/* Descriptors to enter a namespace and to return; both borrowed. */
 struct netns_home {
     int proc;  /* the host's /proc */
     int netns; /* the launcher's own network namespace */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/network/network.h"
 
 #include "launcher/sys.h"
@@ -33,7 +34,7 @@ static int prepare(struct network *network, struct fail *fail)
 {
     int flag;
 
-    /* Known before they are there, so that they are taken away whatever happens. */
+    /* The flag is written before the rules, so that they are removed even after a crash. */
     flag = openat(network->context->state.root, RULES_FLAG,
                   O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (flag < 0)

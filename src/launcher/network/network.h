@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * Network `open`: a pair of interfaces between the sandbox's network namespace and the host's, an
- * address out of 100.127.0.0/16 by the slot, and rules (network_rules.h) that translate what leaves
- * and drop what is not meant to be reached: the host itself, private, link-local and loopback
- * addresses, other sandboxes, and everything that comes in by itself. IPv4 only.
+ * address out of 100.127.0.0/16 by the slot, and rules (network_rules.h) that translate outgoing
+ * packets and drop those to forbidden destinations: the host itself, private, link-local and
+ * loopback addresses, other sandboxes. Incoming connections are dropped as well. IPv4 only.
  */
 
 #include "launcher/context.h"
@@ -32,14 +33,14 @@ void network_open(struct network *network, const struct context *context, int mo
  * opens the watch for network_on_change(). -1 when the rules could not be set. */
 int network_start(struct network *network, struct fail *fail);
 
-/* Another program changed the rules of the host: ours are set again if they are needed. -1 when that
- * failed. */
+/* Another program changed the rules of the host: sets ours again if they are needed. -1 on
+ * failure. */
 int network_on_change(struct network *network, struct fail *fail);
 
 /* Whether the policy of a sandbox with a network is in force in its namespace. */
 bool network_holds(const struct network *network, int netns);
 
-/* Takes the rules away when no sandbox is left that they could concern. */
+/* Removes the rules when no sandbox uses them. */
 void network_close(struct network *network);
 
 /* Connects this network namespace, which is of that slot, with the outside. */

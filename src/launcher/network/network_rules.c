@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/network/network_rules.h"
 
 #include "launcher/program.h"
@@ -12,7 +13,7 @@
 #define SANDBOX_TABLE "sandglass"
 #define SANDBOX_CHAIN "output"
 
-/* Told at once, so that no program waits for what will not come. */
+/* An ICMP error at once, so that no program waits for a timeout. */
 #define REFUSE "    ip daddr { %s } reject with icmpx type admin-prohibited\n"
 
 enum { ANSWER_SIZE = 4096, NFTABLES_GROUP = 7 };
@@ -24,7 +25,7 @@ static const char never_private[] = "0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0
                                     "169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24, 192.168.0.0/16, "
                                     "198.18.0.0/15, 224.0.0.0/3";
 
-/* What a sandbox may reach is everything that is routed on; what it may not is dropped first. */
+/* Forbidden destinations are dropped first; all other packets that are forwarded are allowed. */
 static const char host_rules[] = "table inet %s\n"
                                  "delete table inet %s\n"
                                  "table inet %s {\n"
@@ -187,7 +188,7 @@ static struct question question_of(uint16_t type, uint8_t family)
                               .netfilter.family = family };
 }
 
-/* Another number after each change of the rules; 0 when it is not known. */
+/* The generation of the rules, which changes with each change of them; 0 when unknown. */
 static uint32_t read_generation(void)
 {
     struct question question = question_of(GET_GENERATION, 0);
@@ -196,7 +197,7 @@ static uint32_t read_generation(void)
     return ask(&question, NEW_GENERATION, GENERATION_ID, &number) ? number : 0;
 }
 
-/* A chain that drops what none of its rules lets through: without its rules it lets nothing. */
+/* Whether the sandbox's chain exists with the policy drop: without its rules it passes nothing. */
 bool rules_hold_here(void)
 {
     struct question question = question_of(GET_CHAIN, FAMILY_INET);
@@ -233,8 +234,8 @@ void rules_drain(int watch)
 
 /* --- the host's table ----------------------------------------------------------------------- */
 
-/* Whether the chains of the host's table are there with rules in them: two daemons that set theirs
- * after each change of the other's would never end. */
+/* Whether the chains of the host's table exist and have rules. Without this check two daemons would
+ * set their tables after each other's changes forever. */
 bool rules_host_hold(const struct rules *rules)
 {
     static const char *const chains[] = { "input", "forward", "postrouting" };
@@ -274,7 +275,8 @@ int rules_set_host(struct rules *rules, struct fail *fail)
         return fail_set(fail, "write network rules", E2BIG);
     if (run_nft(rules, text) < 0)
         return fail_sys(fail, "set network rules with nft");
-    /* Another program's change in between may have removed ours: the next call sets them again. */
+    /* Another program's change in between may have removed our rules: the next call sets them
+     * again. */
     rules->generation = read_generation() == before + 1 ? before + 1 : 0;
     return 0;
 }
@@ -304,7 +306,7 @@ int rules_host_addresses(char text[RULES_ADDRESSES_SIZE])
     for (const struct ifaddrs *one = all; one && used < RULES_ADDRESSES_SIZE; one = one->ifa_next) {
         const struct sockaddr_in *name = (const struct sockaddr_in *)one->ifa_addr;
 
-        /* Ours are many, and in a range that is dropped as a whole. */
+        /* Interfaces of sandboxes are many, and in a range that is dropped as a whole. */
         if (!name || name->sin_family != AF_INET || strncmp(one->ifa_name, "sbx", 3) == 0 ||
             !inet_ntop(AF_INET, &name->sin_addr, address, sizeof(address)))
             continue;

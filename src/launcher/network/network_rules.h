@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What a sandbox with a network may reach. The policy lies in the network namespace of the sandbox,
- * which belongs to the host's user namespace: neither the payload nor whoever flushes the host's
- * own rules can change it, it is in force before the first process of the sandbox, and it goes with
- * it. A table on the host says the same once more and translates addresses; without it a sandbox
+ * Rules for a sandbox with a network. The policy is in the network namespace of the sandbox, which
+ * belongs to the host's user namespace: neither the payload nor a flush of the host's own rules can
+ * change it. It is in force before the first process of the sandbox, and is removed with the
+ * namespace. A table on the host repeats the policy and translates addresses; without it a sandbox
  * reaches nothing.
  *
  * Conntrack entries of a sandbox are limited here too, because the host's table is shared by all.
@@ -26,11 +27,11 @@ struct rules {
     uint32_t generation;  /* of the host's rules when ours were set; 0: unknown */
 };
 
-/* The table on the host: set when it is not, or no longer, what was set. */
+/* Sets the table on the host unless it is in force. */
 int rules_set_host(struct rules *rules, struct fail *fail);
 bool rules_host_hold(const struct rules *rules);
 
-/* Takes it away again; 0 when it is gone. */
+/* Removes the table; 0 when it is gone. */
 int rules_remove_host(struct rules *rules);
 
 /* Watches for changes of the host's rules by others; -1 when that is not possible. */

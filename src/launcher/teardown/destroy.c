@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/teardown/destroy.h"
 
 #include "launcher/direct/kill.h"
@@ -24,14 +25,14 @@ struct waiter {
 struct destroy {
     struct destroy *next;
     struct destroy *previous;
-    struct destroy *next_retry; /* while what is left of it is busy */
+    struct destroy *next_retry; /* while its remains are busy */
     struct waiter *waiters;     /* owned */
     char id[LAUNCH_ID_SIZE];
     struct mark mark;             /* zero when it could not be read */
     int pidfd;                    /* owned; -1 once it is dead */
-    struct spare spare;           /* what of it is used again; no slot: nothing */
-    struct teardown_job teardown; /* owned: what goes later, so that dying does not wait for it */
-    bool is_told;                 /* that it is dead; what is left is for us alone */
+    struct spare spare;           /* the parts to reclaim; no slot: none */
+    struct teardown_job teardown; /* owned: removed later, so that the destroy does not wait */
+    bool is_told;                 /* the death was reported; the rest is the launcher's own work */
     int64_t deadline_ms;
 };
 
@@ -90,8 +91,8 @@ static void finish(struct destroys *destroys, struct destroy *destroy, int error
     free(destroy);
 }
 
-/* With its first process everything in a native one is dead: its cgroups lose their name here, and
- * are removed by the teardown process. */
+/* All processes of a native sandbox are dead with its first one: its cgroups are renamed here, and
+ * removed by the teardown process. */
 static int discard_cgroups(struct destroys *destroys, struct destroy *destroy)
 {
     struct cgroups *cgroups = destroys->cgroups;
@@ -108,7 +109,7 @@ static int discard_cgroups(struct destroys *destroys, struct destroy *destroy)
     return cgroups_remove(cgroups, destroy->id);
 }
 
-/* Everything is dead: what is left are names. True when the sandbox is gone. */
+/* All processes are dead: removes cgroups and files. True when the sandbox is gone. */
 static bool clean(struct destroys *destroys, struct destroy *destroy, const char **out_step)
 {
     bool native = destroy->mark.mode == LAUNCH_NATIVE;
@@ -148,10 +149,10 @@ static bool clean(struct destroys *destroys, struct destroy *destroy, const char
     return true;
 }
 
-/* With its first process all of a sandbox is dead, which is what the daemon waits for; its next
- * request comes after the rest. An imported template is released later, so a sandbox with one
- * answers later. The daemon does not ask again once it has the answer: the mark is cleared first,
- * which makes the rest the work of this launcher, or of the next one. */
+/* All processes of a sandbox die with its first one, and the daemon waits for no more, so it gets
+ * its answer now. A sandbox with an imported template answers later, after the template is
+ * released. The daemon does not ask again after the answer: the mark is cleared first, which makes
+ * the rest the work of this launcher or of the next one. */
 static void note_death(struct destroys *destroys, struct destroy *destroy)
 {
     siginfo_t info;
@@ -161,7 +162,7 @@ static void note_death(struct destroys *destroys, struct destroy *destroy)
         answer(destroys, destroy, 0, NULL);
         destroy->is_told = true;
     }
-    /* Ours is reaped here; one that an earlier launcher started belongs to another parent. */
+    /* Reaps our own child; a sandbox of an earlier launcher has another parent. */
     (void)waitid(P_PIDFD, (id_t)destroy->pidfd, &info, WEXITED | WNOHANG);
     stop_watching(destroys, destroy);
 }
@@ -192,7 +193,7 @@ static void watch_death(struct destroys *destroys, struct destroy *destroy)
         (void)epoll_ctl(destroys->epoll, EPOLL_CTL_ADD, destroy->pidfd, &event);
 }
 
-/* Before it dies, because its end would wait for the writing. */
+/* Before the sandbox dies, because its end would wait for the writes. */
 static void abandon_disk(struct destroys *destroys, const struct mark *mark)
 {
     char path[48];
@@ -208,14 +209,15 @@ static void abandon_disk(struct destroys *destroys, const struct mark *mark)
     close(store);
 }
 
-/* Nothing more than that, so that it has the processor: its names are taken when it is dead. */
+/* Only kills, so that the dying processes get the processor: directory and cgroups are reclaimed
+ * when the sandbox is dead. */
 static void kill_native(struct destroys *destroys, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
 
     destroy->teardown.mounts = namespace_of_process(destroys->context->state.proc, mark->pid,
                                                     destroy->pidfd, LAUNCH_NS_MNT);
-    /* The end of a network on the host is the host's to see at once. */
+    /* A network with an interface on the host is removed at once, not by the teardown process. */
     if (!spare_reclaim_begin(destroys->spares, mark, destroy->pidfd, &destroy->spare) &&
         mark->network == LAUNCH_NETWORK_NONE)
         destroy->teardown.netns = namespace_of_process(destroys->context->state.proc, mark->pid,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -14,7 +15,7 @@
 struct destroy;
 struct host;
 
-/* All of them that are under way. The parts are borrowed. */
+/* All destroys under way. The parts are borrowed. */
 struct destroys {
     const struct context *context;
     struct cgroups *cgroups;
@@ -31,7 +32,7 @@ struct destroys {
     void *user;
 
     struct destroy *first;   /* owned list */
-    struct destroy *retries; /* of them, those that are tried again soon */
+    struct destroy *retries; /* the ones of the list to retry soon */
     int64_t next_deadline_check_ms;
     unsigned discarded;    /* cgroups, for their names */
     uint64_t trash_number; /* of the next directory in the trash */
@@ -43,18 +44,19 @@ void destroy_start(struct destroys *destroys, const char *id, const struct launc
 /* A watched process has died. */
 void destroy_on_death(struct destroys *destroys, struct destroy *destroy);
 
-/* Tries again what was busy; returns how long the loop may wait, in ms, -1 without a limit. */
+/* Retries busy sandboxes; returns how long the loop may wait, in ms, -1 without a limit. */
 int destroys_turn(struct destroys *destroys);
 
-/* Destroys what an earlier launcher was making when it was killed, or had reported as gone and not
- * removed yet. The directory is ours alone, and so are the cgroups with the names that are in it. */
+/* Destroys sandboxes that an earlier launcher was making when it was killed, or had reported as
+ * gone and not yet removed. The directory is ours alone, and so are the cgroups with the names that
+ * are in it. */
 void destroys_resume(struct destroys *destroys);
 
-/* Marks the slots of those that have no mark on disk any more as taken. */
+/* Marks the slots of dying sandboxes without a mark on disk as taken. */
 void destroys_mark(const struct destroys *destroys);
 
-/* The launcher ends: cgroups of sandboxes that are still dying have their id again, where the next
- * launcher finds them. */
+/* The launcher ends: cgroups of sandboxes that are still dying get their id as the name again, by
+ * which the next launcher finds them. */
 void destroys_close(struct destroys *destroys);
 
 /* In a child of the launcher: closes their descriptors. */

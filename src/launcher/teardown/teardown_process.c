@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/teardown/teardown_process.h"
 
 #include "launcher/sys.h"
@@ -12,7 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* Whoever waits for a sandbox comes first. */
+/* Low priority: requests for sandboxes come first. */
 enum {
     TEARDOWN_NICE = 5,
     MOMENT_MS = 1,
@@ -65,15 +66,16 @@ static void keep(struct teardown_queue *queue, const struct teardown_job *what)
     queue->items[queue->count++] = (struct queued_job){ .what = *what };
 }
 
-/* Whoever closes them last takes them apart, and that is not to be the launcher, which closes its
- * own right after it has sent them: they wait for the next message, or for a moment. */
+/* The process that closes the last descriptor does the unmounting, and that must not be the
+ * launcher, which closes its own right after sending: hold these until the next message, or for a
+ * moment. */
 static void hold_mounts(struct teardown_queue *queue, int mounts)
 {
     sys_close(queue->mounts);
     queue->mounts = mounts;
 }
 
-/* One message: what it brings along is kept. False when the launcher is gone. */
+/* Takes one message and its descriptors. False when the launcher is gone. */
 static bool receive(int socket, struct teardown_queue *queue)
 {
     char control[CMSG_SPACE(sizeof(int) * JOB_FDS)] = { 0 };
@@ -183,7 +185,7 @@ void teardown_process_stop(struct teardown_process *process)
     (void)waitpid(process->pid, NULL, 0);
 }
 
-/* Its queue held cgroups without a sandbox: remove them by their names. */
+/* The queue of the dead process had cgroups without a sandbox: remove them by their names. */
 static void lose(struct teardown_process *process)
 {
     char names[CGROUP_NAME_SIZE];

@@ -1,14 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The teardown process: a child of the launcher that lets go of what takes the kernel time to take down. When
- * the last process of a sandbox dies, its mounts go with it, and whoever drops the last reference
- * waits for that: several grace periods, and more the more files there are. The teardown process holds that
- * reference, so that dying takes as long as the processes need and no longer.
+ * The teardown process: a child of the launcher that drops the last references to mounts and
+ * namespaces, whose removal takes the kernel a long time. The mounts of a sandbox die with its last
+ * process, and the holder of the last reference waits for several RCU grace periods, and longer for
+ * many files. The teardown process holds that reference, so that a destroy waits only for the
+ * processes.
  *
  * Cgroups are removed here, too, and network namespaces, in a lull and after all mounts that wait:
- * for each memory cgroup that goes the kernel walks over every file system there is, and taking a
- * network apart takes it longer than killing a sandbox.
+ * for each removed memory cgroup the kernel walks over every file system, and removing a network
+ * namespace takes it longer than killing a sandbox.
  */
 
 #include "launcher/cgroup/cgroup.h"
@@ -16,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is to be taken down. */
+/* The resources to remove. */
 struct teardown_job {
     int mounts;                         /* or -1 */
     int netns;                          /* or -1 */
@@ -25,13 +27,13 @@ struct teardown_job {
 
 struct teardown_process {
     struct cgroups *cgroups;      /* borrowed */
-    void (*on_child)(void *user); /* in the new process: closes what only the launcher may hold */
+    void (*on_child)(void *user); /* in the new process: closes descriptors of the launcher alone */
     void *user;
     int launcher;   /* pid of the launcher, part of the names of cgroups */
     bool is_wanted; /* there are native sandboxes */
     int socket;     /* owned; -1 without one */
     int pid;
-    int64_t started_s; /* the last one: one that dies again and again is started once a second */
+    int64_t started_s; /* the last start: a process that dies repeatedly is started once a second */
 };
 
 /* The borrowed members are set. */
@@ -40,7 +42,7 @@ void teardown_process_start(struct teardown_process *process);
 /* Starts another one after a death. */
 void teardown_process_turn(struct teardown_process *process);
 
-/* Waits until its queue is empty. */
+/* Ends the process after its queue is empty. */
 void teardown_process_stop(struct teardown_process *process);
 
 /* Owns the descriptors of the job from here on. Without the process the work is done here. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/teardown/trash.h"
 
 #include "launcher/remove_tree.h"

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The trash: what discarded sandboxes leave on disk. The sweeper, a child at low priority, empties it:
- * the files of a sandbox may be many, and belong to ids that only the launcher has power over.
+ * The trash: files of discarded sandboxes. The sweeper, a child at low priority, empties it: the
+ * files of a sandbox may be many, and belong to ids that only the launcher has power over.
  */
 
 #include <stdbool.h>

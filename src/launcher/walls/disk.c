@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/disk.h"
 
 #include "launcher/program.h"
@@ -29,7 +30,7 @@ enum {
 #define LOOP_CONFIGURE 0x4c0aUL
 #define EXT4_SHUTDOWN 0x8004587dUL
 
-/* As the kernel has them; what we do not name stays zero. */
+/* The kernel's layout; unnamed fields stay zero. */
 struct loop_config {
     uint32_t fd;
     uint32_t block_size;
@@ -54,7 +55,7 @@ bool disk_is_wanted(const struct disks *disks, const struct launch_limits *limit
     return disks->control >= 0 && limits->image;
 }
 
-/* Without a journal: nothing is kept that a crash would need, because nothing survives one. */
+/* Without a journal, because no sandbox survives a crash of the host. */
 static int make_file_system(const struct disks *disks, int image, uint64_t inodes)
 {
     char count[24];
@@ -86,8 +87,8 @@ static int configure(int device, int image)
     return ioctl(device, LOOP_CONFIGURE, &config);
 }
 
-/* Another program may take the same one between our question and our use of it. Opens the device,
- * whose node has this path until the caller removes it. */
+/* Another program may take the same loop device between LOOP_GET_FREE and its use: retry. Opens the
+ * device, whose node has this path until the caller removes it. */
 static int attach_loop(const struct disks *disks, int image, char path[32])
 {
     for (int i = 0; i < LOOP_ATTEMPTS; i++) {
@@ -136,7 +137,7 @@ int disk_make(const struct disks *disks, int dir, uint64_t bytes, uint64_t inode
     int image;
     int mount = -1;
 
-    /* The work of making one grows with its size. */
+    /* The time to make a file system grows with its size. */
     if (fstatfs(dir, &space) < 0 || bytes / (uint64_t)space.f_bsize > space.f_blocks)
         return fail_set(fail, "disk: larger than the disk of the host", EINVAL);
     image = openat(dir, "disk", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -14,7 +15,7 @@
 
 struct launch_limits;
 
-/* Taken from the host before its files are left. */
+/* Opened before the launcher leaves the host's root. */
 struct disks {
     int control; /* owned: of the loop devices; -1: there are none for us */
     int mounts;  /* borrowed: the host's mount namespace, for mkfs */
@@ -29,8 +30,7 @@ bool disk_is_wanted(const struct disks *disks, const struct launch_limits *limit
 int disk_make(const struct disks *disks, int dir, uint64_t bytes, uint64_t inodes,
               struct fail *fail);
 
-/* Drops what has not been written yet, which no process can read any more: otherwise the end of
- * the sandbox would wait for it. `store` is any file of the disk; a store in memory is left
- * alone. */
+/* Drops unwritten data, which no process can read any more: otherwise the end of the sandbox would
+ * wait for it. `store` is any file of the disk; a store in memory is left alone. */
 void disk_abandon(int store);
 bool disk_is_one(int store);

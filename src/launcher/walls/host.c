@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/host.h"
 
 #include "launcher/sys.h"
@@ -26,7 +27,8 @@ static const struct {
 
 enum { NODES = sizeof(nodes) / sizeof(nodes[0]) };
 
-/* What the rest of the launcher's start needs from the host's files: taken before they are left. */
+/* Descriptors of the host's files that the rest of the setup needs, opened before the launcher
+ * leaves the host's root. */
 struct gathered {
     int nodes[NODES];
     int skeleton;
@@ -98,11 +100,11 @@ int host_reopen(int fd)
 
 static int copy_host_namespace(struct host *host, bool root, struct fail *fail)
 {
-    /* Without root there is no way back into the host's network either, so we leave it for one that
-     * we can come back to. */
+    /* Without root the launcher could not return to the host's network namespace either, so it
+     * moves to one of its own. */
     if (unshare(CLONE_NEWNS | (root ? 0 : CLONE_NEWNET)) < 0)
         return fail_sys(fail, "make a mount namespace");
-    /* What the host unmounts goes away here too; what happens here stays here. */
+    /* Unmounts of the host propagate here; mounts made here do not propagate to the host. */
     if (mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
         return fail_sys(fail, "part from the host's mounts");
     host->mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -113,7 +115,7 @@ static int copy_host_namespace(struct host *host, bool root, struct fail *fail)
     return 0;
 }
 
-/* --- what all sandboxes share --------------------------------------------------------------- */
+/* --- files shared by all sandboxes --------------------------------------------------------- */
 
 /* Made by its owner: root of the host, whose ids are mapped later, or, where ids cannot be
  * mapped, the root of all sandboxes. */
@@ -129,7 +131,8 @@ static int fill_skeleton(const struct context *context, int dir, struct fail *fa
     result = skeleton_fill(dir, context->setup.hostname, fail);
     (void)syscall(SYS_setfsuid, 0);
     (void)syscall(SYS_setfsgid, 0);
-    /* Another id takes away what enter_user_namespace() needed, and what our children need too. */
+    /* setfsuid() cleared the dumpable flag, which enter_user_namespace() set and our children
+     * need. */
     if (owner)
         (void)prctl(PR_SET_DUMPABLE, 1);
     if (result == 0 && ids_are_many(context) &&
@@ -218,7 +221,7 @@ static int enter_empty_root(struct host *host, const struct context *context, st
     return file < 0 ? fail_sys(fail, "find own namespace") : 0;
 }
 
-/* On a file system of their own that is read-only as a whole: what is bound from it is so too. */
+/* On a file system of their own that is read-only as a whole, and so are bind mounts from it. */
 static int make_masks(struct fail *fail)
 {
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "4k" }, { 0 } };
@@ -305,7 +308,7 @@ static int make_devices(const struct context *context, const struct gathered *ga
     return 0;
 }
 
-/* Root's files in /proc that others can read as well, and that tell about the host. */
+/* Files of root in /proc that all users can read and that reveal facts about the host. */
 static void find_masks(struct host *host, int proc)
 {
     static const char *const candidates[] = {
@@ -353,7 +356,7 @@ struct template *host_mount_template(struct host *host, const char *name, int tr
     return template;
 }
 
-/* What the host has mounted below /usr is locked in a user namespace. */
+/* Mounts of the host below /usr are locked in a user namespace. */
 static enum template_kind kind_of_usr(const struct gathered *gathered, const char *path)
 {
     int tree = sys_clone_tree(AT_FDCWD, path, 0);

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * The ground that native sandboxes grow from: the launcher's own mount namespace with an empty root
- * and a few fixed directories, and in them what all sandboxes share: the templates, the skeleton of the
- * host template, the device nodes. The paths below are of that namespace; nothing of the host is
- * under them, so a child that puts its new root over "/" leaves nothing behind it.
+ * The base of native sandboxes: the launcher's own mount namespace with an empty root and a few
+ * fixed directories for the files that all sandboxes share: the templates, the skeleton of the host
+ * template, the device nodes. The paths below are of that namespace and lead to nothing of the
+ * host, so a child that mounts its new root over "/" leaves nothing of the host below it.
  *
  * A second namespace keeps the host's files, for templates that come later and for direct
  * sandboxes.
@@ -35,8 +36,8 @@ enum { HOST_MASKS = 48 };
 #define HOST_STORE HOST_BUILD "/store"
 #define HOST_ROOT HOST_BUILD "/root"
 
-/* What a template is of the root of a sandbox. All but the first are its /usr; the rest is the
- * skeleton. */
+/* The part of a sandbox's root that a template provides. All kinds but the first provide /usr only;
+ * the rest is the skeleton. */
 enum template_kind {
     TEMPLATE_WHOLE,
     TEMPLATE_USR,        /* below an overlay of its own */
@@ -50,15 +51,22 @@ struct template
     char path[32]; /* where it is mounted */
     enum template_kind kind;
     bool imported;
-    uint64_t inode; /* of an imported one: another may have come in its place */
+    uint64_t inode; /* of an imported template: another may have replaced it */
 };
 
-/* Something of the host that the operator wants in every sandbox. */
+/* A file or directory of the host that the operator mounts into every sandbox. */
 struct host_mount {
     char source[32]; /* where we have it */
     char path[LAUNCH_PATH_SIZE];
     bool read_only;
     bool is_directory;
+};
+
+/* A directory of the host that single sandboxes may have. By its path, so that the host can unmount
+ * it, and mount it again, meanwhile. */
+struct host_allowed {
+    char path[LAUNCH_PATH_SIZE];
+    bool read_only;
 };
 
 struct host {
@@ -72,12 +80,14 @@ struct host {
     unsigned template_count;
     struct host_mount shared[LAUNCH_MAX_MOUNTS];
     unsigned shared_count;
-    const char *masks[HOST_MASKS]; /* in /proc: what others than root could read */
+    struct host_allowed allowed[LAUNCH_MAX_ALLOWED];
+    unsigned allowed_count;
+    const char *masks[HOST_MASKS]; /* in /proc: files that all users could read */
     bool mask_is_directory[HOST_MASKS];
     unsigned mask_count;
 };
 
-/* Nothing is open yet. */
+/* Initialises the struct; nothing is open yet. */
 void host_init(struct host *host);
 
 /* The first half of preparing native sandboxes: enters a user namespace without root, and copies the
@@ -102,6 +112,11 @@ int host_add_template(struct host *host, const char *name, int dir, struct fail 
 
 /* A file or directory of the host that the operator named. */
 int host_add_mount(struct host *host, const struct launch_mount *mount, int fd, struct fail *fail);
+
+/* A directory of the host that single sandboxes may have; and one of those, or a directory below one
+ * of them, as a detached mount: -1 when the way to it leads out. */
+int host_allow(struct host *host, const struct launch_allow *allow, struct fail *fail);
+int host_open_bind(struct host *host, const struct launch_bind *bind, struct fail *fail);
 
 /* NULL with a failure when there is none of that name. Imported ones are found when they are asked
  * for. */

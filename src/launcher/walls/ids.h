@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Whose ids a native sandbox has. Root gives each sandbox 65536 of the host's; a user to whom
+ * The user ids of native sandboxes. Root gives each sandbox 65536 of the host's; a user to whom
  * /etc/subuid and /etc/subgid give at least as many has one range for all sandboxes, mapped into
- * the launcher's user namespace by newuidmap and newgidmap; everybody else has a single id.
+ * the launcher's user namespace by newuidmap and newgidmap; any other user has a single id.
  */
 
 #include "launcher/context.h"
@@ -24,5 +25,5 @@ int ids_map(struct context *context, int helper, unsigned uid, unsigned gid, str
 /* The first id of a sandbox in that slot, as the launcher sees it. */
 uint32_t ids_first(const struct context *context, uint32_t slot);
 
-/* Whether files can be given to them. */
+/* Whether a sandbox has several ids, so that files can be given to its users. */
 bool ids_are_many(const struct context *context);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/landlock.h"
 
 #include "base/landlock.h"
@@ -20,7 +21,7 @@ static int make_ruleset(uint32_t abi)
                                         .scopes = LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS });
 }
 
-/* What does not exist needs no rule. */
+/* A missing path needs no rule. */
 static int allow(int ruleset, uint32_t abi, const char *path, uint64_t rights)
 {
     struct landlock_path rule = { .parent = open(path, O_PATH | O_CLOEXEC) };

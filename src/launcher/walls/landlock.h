@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Landlock: what remains of the file system for a child, and, where the kernel can, no way out by
- * abstract sockets or signals.
+ * Landlock: limits a child to parts of the file system and, if the kernel supports it, keeps
+ * abstract sockets and signals inside.
  */
 
 #include <stdbool.h>
@@ -14,7 +15,7 @@ uint32_t landlock_abi(void);
 /* A native sandbox: everything below its root except making devices. */
 int landlock_native(uint32_t abi);
 
-/* A direct one: read and execute the system, write the workspace (the current directory), the
- * directory for temporary files beside it and, where its id tells whose files those are, /dev/shm.
- */
+/* For a direct sandbox: it may read and execute the system, and write to the workspace (the current
+ * directory), to the directory for temporary files beside it and, with a uid of its own, to
+ * /dev/shm. */
 int landlock_direct(uint32_t abi, bool has_own_id);

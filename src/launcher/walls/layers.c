@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/layers.h"
 
 #include "launcher/sys.h"
@@ -47,7 +48,7 @@ int layers_mount_devices(struct spawn *spawn, const char *path)
     return 0;
 }
 
-/* --- kept ------------------------------------------------------------------------------------ */
+/* --- cached layers ------------------------------------------------------------------------- */
 
 int layers_reset(void)
 {

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What the root of a sandbox is put together from and what depends on nothing but its slot: the
- * directories that its overlay shows, mapped to its ids, and its devices with the file system of its
- * terminals. For slots that are used again the builder keeps them mounted.
+ * The parts of a sandbox's root that depend only on its slot: the layers of its overlay, mapped to
+ * its ids, and its devices with the devpts of its terminals. The builder leaves them mounted for
+ * slots that are reused.
  */
 
 #include "launcher/walls/spawn.h"
@@ -24,12 +25,12 @@ struct layers {
 /* In a mount namespace of the caller's own, and again whenever all are to be unmounted. */
 int layers_reset(void);
 
-/* Mounts what is to be kept for the slot, unless it is. Terminals that were used are made anew: no
- * time and no number is left of them. */
+/* Mounts the layers of the slot unless they are mounted. A devpts that was used is replaced, so
+ * that no timestamp and no number of a terminal remains. */
 int layers_cache(struct layers *layers, unsigned number, struct spawn *spawn);
 
 /* Mounts the directories for one sandbox. 1 when their owners cannot be mapped. */
 int layers_mount(struct spawn *spawn, const char *root, const char *usr);
 
-/* Mounts its devices and terminals. */
+/* Mounts the devices and terminals of one sandbox. */
 int layers_mount_devices(struct spawn *spawn, const char *path);

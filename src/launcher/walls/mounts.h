@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Small steps with mounts, all by descriptor and by fixed paths. Safe in a child that shares our
@@ -23,7 +24,6 @@ int mount_procfs(int shared);
 int mount_at(const char *type, const struct mount_option *options, uint64_t attributes,
              const char *path);
 
-/* What is at `from` also appears at `to`; attributes are added. With a user namespace (not -1) the
- * owners of its files are those that this namespace maps them to, where the file system can do
- * that: 1 when it cannot. */
+/* Binds `from` to `to` and adds attributes. A user namespace (not -1) maps the owners of the files:
+ * 1 when the file system does not support that. */
 int mount_bind(const char *from, const char *to, uint64_t attributes, unsigned flags, int userns);

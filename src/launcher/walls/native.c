@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/native.h"
 
 #include "launcher/sys.h"
@@ -27,7 +28,7 @@ enum {
 
 #define CAP_SETFCAP (1u << 31)
 
-/* Enough for root of the sandbox to install packages; init also drops what is not its payload's. */
+/* Enough for root of the sandbox to install packages; init drops the others for its payload. */
 #define PAYLOAD_CAPABILITIES                                                                       \
     (CAP_CHOWN | CAP_DAC_OVERRIDE | CAP_FOWNER | CAP_FSETID | CAP_KILL | CAP_SETGID | CAP_SETUID | \
      CAP_NET_BIND_SERVICE | CAP_SYS_CHROOT | CAP_SETFCAP)
@@ -55,8 +56,8 @@ static int drop_capabilities(void)
     return (int)syscall(SYS_capset, &header, sets);
 }
 
-/* Root of the sandbox's own ids, or its only user where there is a single one. Plain calls: libc
- * would tell its other threads, and our parent's memory is not ours to do that in. */
+/* Root of the sandbox's own ids, or its only user where there is a single one. Raw system calls:
+ * libc would signal its other threads, and this child shares its parent's memory. */
 static int become_owner(struct spawn *spawn)
 {
     if (setns(spawn->userns, CLONE_NEWUSER) < 0)
@@ -90,7 +91,7 @@ static int native_child(struct spawn *spawn)
     (void)setpgid(0, 0);
     if (setns(spawn->netns, CLONE_NEWNET) < 0)
         return fail_sys(&spawn->fail, "enter the network namespace");
-    /* After the group was entered: it becomes the root of what the sandbox sees of them. */
+    /* After the cgroup was entered: it becomes the root of the new cgroup namespace. */
     if (unshare(SYS_CLONE_NEWCGROUP) < 0)
         return fail_sys(&spawn->fail, "make a cgroup namespace");
     if (sethostname(hostname, strlen(hostname)) < 0)

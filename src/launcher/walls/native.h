@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a native sandbox needs beyond spawn.h: its namespaces, its root, its store. */
+/* The parts of a native sandbox beyond spawn.h: its namespaces, its root, its store. */
 
 #include "launcher/walls/spawn.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The few files of /etc that are of this sandbox: its users, its name, its resolver. Written into
  * the upper layer by the child, with the launcher's power, so every step stays inside the new root:
@@ -24,7 +25,7 @@ static int open_etc(void)
     return fd;
 }
 
-/* A new file in place of whatever was there. */
+/* Removes an existing entry of that name and makes a new file. */
 static int replace(struct spawn *spawn, int etc, const char *name, const char *text, size_t length)
 {
     const struct context *context = spawn->spawner->context;

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The root of a native sandbox, assembled by the child in its own mount namespace, with the
  * launcher's power, and entered before that power is given up. All paths are fixed; nothing here
- * depends on what a template contains, except that every mount point is checked to be a directory
+ * depends on the content of a template, except that every mount point is checked to be a directory
  * of the new root itself and no link.
  */
 
@@ -20,7 +21,7 @@
 
 enum {
     BYTES_PER_INODE = 16384,
-    MEMORY_PER_INODE = 8192, /* four times what one costs: a quarter of the memory at most */
+    MEMORY_PER_INODE = 8192, /* four times the size of an inode: a quarter of the memory at most */
     MIN_INODES = 4096,
     MAX_INODES = 1 << 20,
 };
@@ -109,7 +110,7 @@ static int mount_overlay(struct spawn *spawn, const char *lower, const char *upp
         { "lowerdir", lower },
         { "upperdir", upper },
         { "workdir", work },
-        /* Whoever mounts in a user namespace cannot use the attributes of the first one. */
+        /* A mount in a user namespace cannot use trusted.* attributes. */
         { root ? "redirect_dir" : "userxattr", root ? "on" : NULL },
         /* A disk that goes with its sandbox need not be written out at the end. */
         { spawn->disk >= 0 ? "volatile" : NULL, NULL },
@@ -186,7 +187,7 @@ static int mount_devices(struct spawn *spawn)
     return 0;
 }
 
-/* From inside, which is the shortest way to each of them. */
+/* Mounts the masks from inside /proc, with the shortest paths. */
 static int mask_proc(struct spawn *spawn)
 {
     const struct host *host = &spawn->walls->host;
@@ -211,7 +212,8 @@ static int mount_proc(struct spawn *spawn)
     return mask_proc(spawn);
 }
 
-/* Opens the mount point in the new root, making what is missing. Links are followed, but never out. */
+/* Opens the mount point in the new root, making missing directories. Links are followed, but never
+ * out. */
 static int open_mount_point(const char *path, bool is_directory)
 {
     const uint64_t inside = SYS_RESOLVE_IN_ROOT | SYS_RESOLVE_NO_MAGICLINKS;
@@ -239,29 +241,52 @@ static int open_mount_point(const char *path, bool is_directory)
     return at;
 }
 
-static int mount_shared(struct spawn *spawn, const struct host_mount *shared)
+/* Private: later mounts of the host below the tree would not be read-only, so they do not
+ * propagate. */
+static int mount_of_host(struct spawn *spawn, int tree, int target, bool read_only)
 {
     struct sys_mount_attr attributes = { .set = SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV |
-                                                (shared->read_only ? SYS_MOUNT_RDONLY : 0) };
+                                                (read_only ? SYS_MOUNT_RDONLY : 0),
+                                         .propagation = MS_PRIVATE };
     struct sys_mount_attr mapped = { .set = SYS_MOUNT_IDMAP, .userns_fd = (uint64_t)spawn->userns };
+
+    if (sys_mount_setattr(tree, SYS_AT_RECURSIVE, &attributes) < 0)
+        return -1;
+    /* A file system that cannot do this shows unmapped owners inside. */
+    if (spawn->spawner->context->root)
+        (void)sys_mount_setattr(tree, SYS_AT_RECURSIVE, &mapped);
+    return (int)syscall(SYS_move_mount, tree, "", target, "",
+                        SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
+}
+
+static int mount_shared(struct spawn *spawn, const struct host_mount *shared)
+{
     int tree = sys_clone_tree(AT_FDCWD, shared->source, 0);
     int target = tree < 0 ? -1 : open_mount_point(shared->path, shared->is_directory);
-    int result = -1;
+    int result = target < 0 ? -1 : mount_of_host(spawn, tree, target, shared->read_only);
 
-    if (target >= 0 && sys_mount_setattr(tree, 0, &attributes) == 0) {
-        /* A file system that cannot do this shows unmapped owners inside. */
-        if (spawn->spawner->context->root)
-            (void)sys_mount_setattr(tree, 0, &mapped);
-        result = (int)syscall(SYS_move_mount, tree, "", target, "",
-                              SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
-    }
     if (result < 0)
         fail_sys(&spawn->fail, "mount something of the host");
-    if (target >= 0)
-        close(target);
-    if (tree >= 0)
-        close(tree);
+    sys_close(target);
+    sys_close(tree);
     return result;
+}
+
+static int mount_binds(struct spawn *spawn)
+{
+    for (unsigned i = 0; i < spawn->bind_count; i++) {
+        const struct launch_bind *bind = &spawn->binds[i];
+        int target = open_mount_point(bind->path, true);
+        int result = target < 0 ? -1
+                                : mount_of_host(spawn, spawn->trees[i], target, bind->read_only);
+
+        if (result < 0)
+            fail_sys(&spawn->fail, "mount a directory of the host");
+        sys_close(target);
+        if (result < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int mount_all_shared(struct spawn *spawn)
@@ -275,11 +300,11 @@ static int mount_all_shared(struct spawn *spawn)
     return 0;
 }
 
-/* All but what belongs to the processes that will live in it. */
+/* Everything except /proc and the mounts that depend on the sandbox's processes. */
 static int build_files(struct spawn *spawn)
 {
     if (make_store(spawn) < 0 || mount_overlays(spawn) < 0 || passwd_write(spawn) < 0 ||
-        mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0)
+        mount_all_shared(spawn) < 0 || mount_binds(spawn) < 0 || mount_devices(spawn) < 0)
         return -1;
     if (make_mount_point(HOST_ROOT "/proc") < 0 ||
         (spawn->template->kind == TEMPLATE_WHOLE && make_mount_point(HOST_ROOT "/sys") < 0))
@@ -287,25 +312,32 @@ static int build_files(struct spawn *spawn)
     return 0;
 }
 
-/* The first program looks up these names, each of which is new to the file systems of the
- * sandbox: looking them up here moves that out of the request. A name that a template lacks costs
- * as little. */
+/* The first program, most often a login shell, looks up these names, each of which is new to the
+ * file systems of the sandbox: looking them up here moves that out of the request. A name that a
+ * template lacks costs as little. */
 static void look_up(void)
 {
     static const char *const paths[] = {
 #if defined(__x86_64__)
         "/lib64/ld-linux-x86-64.so.2",
         "/lib/x86_64-linux-gnu/libc.so.6",
+        "/lib/x86_64-linux-gnu/libtinfo.so.6",
 #elif defined(__aarch64__)
         "/lib/ld-linux-aarch64.so.1",
         "/lib/aarch64-linux-gnu/libc.so.6",
+        "/lib/aarch64-linux-gnu/libtinfo.so.6",
 #endif
         "/bin/bash",
         "/etc/ld.so.cache",
         "/etc/ld.so.preload",
         "/etc/passwd",
         "/etc/group",
-        "/home/user",
+        "/etc/nsswitch.conf",
+        "/etc/profile",
+        "/etc/profile.d",
+        "/home/user/.bash_profile",
+        "/home/user/.bash_login",
+        "/home/user/.profile",
     };
     int root = open(HOST_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
@@ -319,8 +351,8 @@ static void look_up(void)
         close(root);
 }
 
-/* Below one mount, so that all of it goes at once: each time that the kernel takes mounts away it
- * waits for all processors. */
+/* Assembles the root below one mount, so that all mounts are removed at once: for each removal the
+ * kernel waits for all processors. */
 int root_prepare(struct spawn *spawn)
 {
     int root = -1;

@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/skeleton.h"
 
 #include "launcher/sys.h"
 #include "launcher/walls/ids.h"
+#include "launcher/walls/skeleton_profile.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -107,7 +109,7 @@ static const struct {
     { "etc/machine-id", 0444, "" },
 };
 
-/* Files and directories below /etc; what others cannot read is skipped, at any depth. */
+/* Files and directories below /etc; those that are not world-readable are skipped, at any depth. */
 static const char *const copied[] = {
     "adduser.conf",
     "alternatives",
@@ -193,7 +195,7 @@ static void copy_bytes(int from, int to)
     }
 }
 
-/* Everybody inside may look into it, whatever our umask says. */
+/* All users inside may read it, regardless of our umask. */
 static int make_directory(int dir, const char *name)
 {
     int directory;
@@ -295,13 +297,15 @@ static void copy_settings(int dir)
 
     for (size_t i = 0; source >= 0 && target >= 0 && i < sizeof(copied) / sizeof(copied[0]); i++)
         copy_listed(source, target, copied[i]);
+    if (target >= 0)
+        skeleton_profile(target);
     if (source >= 0)
         close(source);
     if (target >= 0)
         close(target);
 }
 
-/* --- what is installed ---------------------------------------------------------------------- */
+/* --- installed packages -------------------------------------------------------------------- */
 
 /* Which files belong to a package of the host is not needed to add others, but dpkg complains about
  * each list that is missing: they are names of one empty file. */

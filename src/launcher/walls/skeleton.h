@@ -1,16 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The root of the host template: everything but /usr, made up by us. Accounts are synthetic; of the
- * host's /etc only what is on a list and readable for everybody is copied.
+ * host's /etc only listed files that are world-readable are copied.
  */
 
 #include "launcher/fail.h"
 
 #include <sys/types.h>
 
-/* Fills the empty directory; the host's files are under "/". Owners are who we are; the home of the
- * user is given away by the caller. */
+/* Fills the empty directory; the host's files are under "/". The caller's user owns all files; the
+ * caller gives the home to its user. */
 int skeleton_fill(int dir, const char *hostname, struct fail *fail);
 
 /* Gives the directories of a root that was made from it to the sandbox: where ids cannot be mapped. */

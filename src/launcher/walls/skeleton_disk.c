@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/skeleton_disk.h"
 
 #include "launcher/remove_tree.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/skeleton_usr.h"
 
 #include "launcher/sys.h"
@@ -14,7 +15,7 @@
 
 typedef bool (*entry_fn)(int skeleton, int dir, const char *name);
 
-/* Whether it is so for each entry of the directory. */
+/* Calls the function for each entry of the directory; false when it fails for one. */
 static bool for_each(int skeleton, int dir, entry_fn function)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -96,7 +97,7 @@ static bool lead_to(int skeleton, int usr, const char *name)
     return S_ISDIR(status.st_mode) && lead_to_directory(skeleton, path, &status);
 }
 
-/* Unless something of the skeleton is in its place. */
+/* Hides the name unless the skeleton has an entry of that name. */
 static bool hide(int skeleton, int usr, const char *name)
 {
     (void)usr;

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The skeleton as the way into the host's /usr, so that one overlay shows both: its layers are the
  * skeleton and, below it, /usr itself. The skeleton's own /usr has the directories of the host's by
  * name, each with the attribute by which an overlay continues with another directory of the layer
- * below. What is in the top level of that layer would show in the root: it is hidden there.
+ * below. Entries in the top level of that layer would appear in the root: they are hidden there.
  *
  * Such attributes are for the root of the host alone; without it there are two overlays.
  */

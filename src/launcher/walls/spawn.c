@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "launcher/walls/spawn.h"
 
 #include "launcher/sys.h"
@@ -78,9 +79,9 @@ static long clone_on_stack(struct sys_clone_args *args, int (*function)(void *),
 #error "clone_on_stack is not written for this processor"
 #endif
 
-/* We sleep until the child has executed init, so this processor is free for it, and has in its
- * cache what the child needs: elsewhere it would have to be woken first, and moved once more by the
- * kernel's balancing at exec. Init undoes this for itself. */
+/* We sleep until the child has executed init, so this processor is free for it and its cache is
+ * warm: another processor would have to be woken first, and the kernel's balancing at exec would
+ * move the child once more. Init undoes this for itself. */
 static bool pin(cpu_set_t *out_before)
 {
     cpu_set_t here;
@@ -209,7 +210,7 @@ int spawn_enter(struct spawn *spawn)
 
 void spawn_reset(void)
 {
-    /* Nothing is ignored or handled here, and init takes care of the mask itself. */
+    /* No signal is ignored or handled here, and init sets the mask itself. */
     (void)setpriority(PRIO_PROCESS, 0, 0);
     umask(022);
 }
@@ -271,8 +272,8 @@ int spawn_limit(const struct spawner *spawner, const struct launch_limits *limit
 }
 
 /* A table of its own, for init: the standard descriptors, which are /dev/null already, and its
- * socket. Of what the launcher has open there may be hundreds, and things that are about to go with
- * whoever closes them last. */
+ * socket. The launcher may have hundreds of descriptors open, and the child must not hold the last
+ * reference to one. */
 static int arrange_descriptors(void)
 {
     if (sys_close_range(SPAWN_FD_PASSED + 1, ~0U, SYS_CLOSE_RANGE_UNSHARE) < 0 ||
@@ -339,4 +340,6 @@ void spawn_fini(struct spawn *spawn)
             close(*fds[i]);
         *fds[i] = -1;
     }
+    while (spawn->bind_count)
+        sys_close(spawn->trees[--spawn->bind_count]);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -22,10 +23,10 @@ struct walls;
 enum {
     SPAWN_KEY_SIZE = sizeof(SPAWN_KEY_NAME "=") + 2 * LAUNCH_KEY_SIZE,
     SPAWN_FD_SOCKET = 3,                   /* init's listening socket, as init knows it */
-    SPAWN_FD_PASSED = LAUNCH_FD_STATE + 1, /* the same on its way there; the launcher keeps it */
+    SPAWN_FD_PASSED = LAUNCH_FD_STATE + 1, /* the same in the launcher, which keeps it */
 };
 
-/* What all children are started with. */
+/* Settings common to all children. */
 struct spawner {
     const struct context *context; /* borrowed */
     struct oom_score oom_score;
@@ -54,19 +55,22 @@ struct spawn {
     int netns;                       /* owned; native only */
     int disk;                        /* owned: a mount for its files; -1: they are in memory */
     int root;                        /* owned: its files, made ahead; or -1 */
-    const struct layers *layers;     /* borrowed: what is mounted for its root already; or NULL */
-    int pidfd;                       /* owned by the receiver of the answer */
-    int64_t cloned_after;            /* boot time */
-    char key[SPAWN_KEY_SIZE];        /* a line of the environment; "": init has no relay */
+    const struct launch_bind *binds; /* borrowed: directories of the host; NULL without */
+    unsigned bind_count;
+    int trees[LAUNCH_MAX_BINDS]; /* owned: these directories, as detached mounts */
+    const struct layers *layers; /* borrowed: mounted layers of its root; or NULL */
+    int pidfd;                   /* owned by the receiver of the answer */
+    int64_t cloned_after;        /* boot time */
+    char key[SPAWN_KEY_SIZE];    /* a line of the environment; "": init has no relay */
     struct fail fail;
 };
 
-/* Once, before anything else is opened: 0 to 2 and the number of what is passed are /dev/null, and
+/* Once, before anything else is opened: descriptors 0 to 2 and SPAWN_FD_PASSED are /dev/null, and
  * all other low numbers are taken. */
 int spawn_open(void);
 
 /* Clones with these namespaces and runs `child` there, which returns only on failure. Until it
- * executes init, it shares the launcher's descriptors: what it opens it has to close. */
+ * executes init, it shares the launcher's descriptors and has to close its own. */
 int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spawn *spawn));
 
 /* The first and the last steps of every child. */
@@ -79,17 +83,17 @@ static inline const char *spawn_relay_argument(const struct spawn *spawn)
     return *spawn->key ? "--relay" : NULL;
 }
 
-/* Everything that init and the payload must not inherit from us. */
+/* Resets the attributes that init and the payload must not inherit: priority and umask. */
 void spawn_reset(void);
 
-/* Limits. Once: those that the launcher has itself, for all children to inherit. `dumps_are_piped`: the
- * host has a program for core dumps, which only a limit of 1 keeps off. */
+/* Once: sets the launcher's own limits, which all children inherit. `dumps_are_piped`: the host
+ * pipes core dumps to a program, which only a limit of 1 prevents. */
 int spawner_lower_limits(struct spawner *spawner, bool dumps_are_piped);
 
 /* The seccomp program, from a file. */
 int spawner_load_filter(struct spawner *spawner, int fd);
 
-/* In the child: the rest. */
+/* In the child: the remaining limits. */
 int spawn_limit(const struct spawner *spawner, const struct launch_limits *limits);
 
 void spawn_init(struct spawn *spawn, const struct spawner *spawner, struct walls *walls);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Templates and mounts that come after the launcher has left the host's files. */
 
 #include "launcher/sys.h"
@@ -84,6 +85,65 @@ int host_add_mount(struct host *host, const struct launch_mount *mount, int fd, 
     return result;
 }
 
+int host_allow(struct host *host, const struct launch_allow *allow, struct fail *fail)
+{
+    struct host_allowed *allowed = &host->allowed[host->allowed_count];
+
+    if (!host->native || host->allowed_count == LAUNCH_MAX_ALLOWED)
+        return fail_set(fail, "allow a mount", ENOSPC);
+    memcpy(allowed->path, allow->path, sizeof(allowed->path));
+    allowed->read_only = allow->read_only;
+    host->allowed_count++;
+    return 0;
+}
+
+/* In the host's mounts. No link is followed on the way to the directory that the operator named, and
+ * none out of it from there on. */
+static int open_allowed(const struct host_allowed *allowed, const char *source)
+{
+    int root = sys_openat2(AT_FDCWD, allowed->path, O_PATH | O_DIRECTORY, SYS_RESOLVE_NO_SYMLINKS);
+    int dir;
+
+    if (root < 0 || !*source)
+        return root;
+    dir = sys_openat2(root, source, O_PATH | O_DIRECTORY,
+                      SYS_RESOLVE_BENEATH | SYS_RESOLVE_NO_MAGICLINKS);
+    close(root);
+    return dir;
+}
+
+/* Clones the directory without the mounts below it; locked mounts, which hide files, are cloned
+ * too. */
+static int clone_directory(int dir)
+{
+    int tree = sys_clone_tree(dir, "", AT_EMPTY_PATH);
+
+    return tree < 0 && errno == EINVAL ? sys_clone_tree(dir, "", AT_EMPTY_PATH | SYS_AT_RECURSIVE)
+                                       : tree;
+}
+
+int host_open_bind(struct host *host, const struct launch_bind *bind, struct fail *fail)
+{
+    int tree = -1;
+    int dir;
+
+    if (bind->allowed >= host->allowed_count)
+        return fail_set(fail, LAUNCH_BIND_STEP, EPERM);
+    if (host->allowed[bind->allowed].read_only && !bind->read_only)
+        return fail_set(fail, LAUNCH_BIND_STEP, EROFS);
+    if (setns(host->mounts, CLONE_NEWNS) < 0)
+        return fail_sys(fail, "go to the host's mounts");
+    dir = open_allowed(&host->allowed[bind->allowed], bind->source);
+    if (dir >= 0)
+        tree = clone_directory(dir);
+    if (tree < 0)
+        fail_sys(fail, LAUNCH_BIND_STEP);
+    sys_close(dir);
+    if (setns(host->own, CLONE_NEWNS) < 0)
+        _exit(1);
+    return tree;
+}
+
 /* Imported templates are directories of the state directory. Only a process with the launcher's
  * own rights can have written them. */
 static int open_imported(struct host *host, const char *name, struct stat *out_status,
@@ -106,7 +166,7 @@ static int open_imported(struct host *host, const char *name, struct stat *out_s
     return dir;
 }
 
-/* One that was removed and imported anew is another. */
+/* A template that was removed and imported again is a different one. */
 static void forget_template(struct template *template)
 {
     (void)umount2(template->path, MNT_DETACH);

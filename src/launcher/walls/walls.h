@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What native sandboxes are made from: one for the launcher, set up once. */
+/* The resources for native sandboxes: one struct for the launcher, set up once. */
 
 #include "launcher/network/network.h"
 #include "launcher/walls/disk.h"
