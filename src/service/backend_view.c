@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "service/backend_view.h"
 
 #include "backend/backends.h"
@@ -54,6 +55,7 @@ static void put_capabilities(const struct backend_capabilities *can, struct json
     json_put_bool(json, "network", can->network);
     json_put_bool(json, "disk", can->disk);
     json_put_bool(json, "templates", can->templates);
+    json_put_bool(json, "mounts", can->mounts);
 }
 
 static void put_backend(const struct core *core, size_t index, struct json_writer *json)
@@ -101,4 +103,11 @@ bool backend_view_shares_host(const struct core *core)
 struct sandbox_limits backend_view_limits(const struct session *session)
 {
     return backend_limits_in_force(session_backend(session), session_limits(session));
+}
+
+const char *backend_view_default_network(const struct core *core)
+{
+    if (!backends_default(core->parts.backends)->ops->capabilities.network)
+        return "host";
+    return core->parts.config->sandbox.network == CONFIG_NETWORK_OPEN ? "open" : "none";
 }

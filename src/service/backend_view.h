@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What faces tell of the backend and of the store: whether they work, and what they can do. */
+/* The state of backends and of the store, as faces tell it: whether they work, and their
+ * features. */
 
 #include "backend/backend.h"
 #include "base/error.h"
@@ -25,6 +27,9 @@ bool backend_view_run_as(const struct core *core, uid_t user);
 
 /* Whether programs in some sandboxes use the network of the host. */
 bool backend_view_shares_host(const struct core *core);
+
+/* The network of a sandbox that asks for nothing: "none", "open", or "host" without a wall. */
+const char *backend_view_default_network(const struct core *core);
 
 /* The limits of a session as its backend enforces them. */
 struct sandbox_limits backend_view_limits(const struct session *session);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "service/condition.h"
 
 #include "base/macros.h"
@@ -20,7 +21,8 @@ static const char *const stream_names[STREAM_COUNT] = { "stdout", "stderr" };
 
 /* --- looking --------------------------------------------------------------------------------- */
 
-/* One piece; true when there may be more. What may be the beginning of the text is read again. */
+/* Searches one piece; true when there may be more. The next piece begins with the last bytes of
+ * this one, which may be the beginning of the text. */
 static bool search_piece(struct condition *condition, unsigned stream)
 {
     static uint8_t bytes[PIECE_BYTES];
@@ -154,7 +156,7 @@ static void on_ports(struct listing *ports)
         wait_for_next_look(condition);
 }
 
-/* False when there is nobody to ask. */
+/* False without a connection to init. */
 static bool ask_for_ports(struct condition *condition)
 {
     struct agent *agent = agent_of(condition);

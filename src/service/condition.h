@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -20,7 +21,7 @@
 struct condition;
 typedef void condition_fn(struct condition *condition);
 
-/* What is waited for; `text` or `port`. Borrowed until the end. */
+/* The condition to wait for: `text` or `port`. Borrowed until the end. */
 struct condition_wish {
     const char *text;   /* NULL without one */
     const char *stream; /* "stdout" or "stderr"; NULL: both */

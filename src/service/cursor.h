@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -5,13 +6,13 @@
  *
  * The cursor has what every reader needs: the streams, where it stands in them, and a place among
  * the followers of their spools, so that the program is held back rather than a byte dropped that
- * the client has not taken. What is made of the bytes is the business of a writer, one of two:
+ * the client has not taken. A writer sends the bytes to the client. There are two:
  *
  *     raw      api/run/output.c: the bytes of one stream, or of both as they came, by sendfile
  *     events   api/run/output_events.c: pieces of text with their stream and offset
  *
- * A raw writer reads one sequence and moves with cursor_read(); an event writer reads each stream by
- * itself, in the order in which the bytes came, with cursor_turn() and cursor_advance().
+ * A raw writer reads one sequence and moves with cursor_read(); an event writer reads each stream
+ * by itself, in the order in which the bytes came, with cursor_turn() and cursor_advance().
  */
 
 #include "core/output/combined_output.h"
@@ -36,7 +37,7 @@ struct cursor {
     uint64_t (*taken)(const struct cursor *cursor);
 
     struct execution *execution;    /* a reference; NULL when it is not in memory */
-    struct combined_output output;  /* what is read; no first stream: there is nothing */
+    struct combined_output output;  /* the streams; no first one: there is no output */
     uint64_t offset;                /* in the sequence: of the next byte to read */
     uint64_t end;                   /* in the sequence: cursor_read() stops here */
     uint64_t gap_start, gap_end;    /* in the sequence: announced as missing, and passed over */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "service/event_page.h"
 
 #include "base/macros.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* A page of the events that the store has, in order: of a session, of an owner, or of all. */

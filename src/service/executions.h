@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -36,7 +37,7 @@ bool found_execution_is_background(const struct found_execution *found);
 
 /* --- one ------------------------------------------------------------------------------------- */
 
-/* One that is being looked for in the store; embedded by the caller, kept until `done`. */
+/* A search for an execution in the store; embedded by the caller, kept until `done`. */
 struct execution_search {
     void (*on_found)(struct execution_search *search, const struct found_execution *found); /* at
                            most once, before `done`; found->live is set when it is in memory */

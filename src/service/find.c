@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "service/find.h"
 
 #include "base/alloc.h"
@@ -65,7 +66,7 @@ static void on_answer(struct store_query *query)
 }
 
 /* The store need not be asked for what cannot be the name of a session. */
-static bool may_be_a_session(const char *reference)
+bool find_may_exist(const char *reference)
 {
     return str_starts_with(reference, "key:") ? reference[4] != '\0'
                                               : id_is_valid(reference, ID_SESSION);
@@ -85,7 +86,7 @@ void find_ended_session(struct ended_session *ended, struct core *core,
         .record = BUFFER_INIT(RECORD_MAXIMUM),
     };
     timer_init(&ended->timer, core->loop, on_not_found);
-    if (!may_be_a_session(reference)) {
+    if (!find_may_exist(reference)) {
         timer_arm_in(&ended->timer, 0);
         return;
     }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -28,6 +29,9 @@ struct session;
 /* NULL with the error of a session that is not there; `err` may be NULL. */
 struct session *find_live_session(struct core *core, const struct caller_identity *identity,
                                   const char *reference, struct error *err);
+
+/* Whether a text can be the name of a session at all. */
+bool find_may_exist(const char *reference);
 
 /* Fills in that error; always -1. */
 int find_refuse(const char *reference, struct error *err);

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What may be shown of the past of a session: its document, and the values that have to be masked in
- * it and in everything that its programs wrote. What a caller made up (key, labels, on whose behalf)
- * is masked here; the rest of the document is ours, and a secret that is the same word as a state has
- * nothing to do with it.
+ * The past of a session, as callers may see it: its document, and the values that have to be masked
+ * in it and in everything that its programs wrote. Texts of the caller (key, labels, on whose
+ * behalf) are masked here; the rest of the document is ours, and a secret that is the same word as
+ * a state has nothing to do with it.
  */
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* For whom a request acts, as its face has found out: what decides which sessions it reaches. */

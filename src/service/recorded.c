@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "service/recorded.h"
 
 #include "base/macros.h"
@@ -15,4 +16,16 @@ void recorded_wait(struct recorded *recorded, struct core *core, recorded_fn *do
 {
     *recorded = (struct recorded){ .done = done };
     store_commit(core->parts.store, &recorded->ticket, on_durable);
+}
+
+int recorded_check(const struct core *core, struct error *err)
+{
+    const struct error *absence = store_absence(core->parts.store);
+
+    if (!absence)
+        return 0;
+    *err = *absence;
+    err->code = ERR_UNAVAILABLE;
+    err->retryable = true;
+    return -1;
 }

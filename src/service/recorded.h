@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -18,6 +19,9 @@ struct recorded {
     const struct error *err;    /* borrowed, during `done`: ERR_NONE when it is recorded */
     struct store_ticket ticket; /* private */
 };
+
+/* -1 while the store cannot record anything: a server that is away. */
+int recorded_check(const struct core *core, struct error *err);
 
 /* Waits for everything that was written to the store until the end of this turn. */
 void recorded_wait(struct recorded *recorded, struct core *core, recorded_fn *done);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "service/sessions.h"
 
 #include "base/alloc.h"
@@ -23,8 +24,23 @@ int session_filter_add_label(struct session_filter *filter, const char *text)
     return 0;
 }
 
+int session_filter_set_ids(struct session_filter *filter, const char *text)
+{
+    char *rest, *id;
+
+    filter->ids = xstrdup(text);
+    for (id = strtok_r(filter->ids, ",", &rest); id; id = strtok_r(NULL, ",", &rest)) {
+        if (!id_is_valid(id, ID_SESSION) || filter->by_id.count == SESSION_FILTER_IDS)
+            return -1;
+        map_put(&filter->by_id, id, id);
+    }
+    return 0;
+}
+
 void session_filter_fini(struct session_filter *filter)
 {
+    map_fini(&filter->by_id);
+    free(filter->ids);
     for (unsigned i = 0; i < filter->label_count; i++)
         free((char *)filter->labels[i].name);
     *filter = (struct session_filter){ 0 };
@@ -49,6 +65,7 @@ bool session_filter_matches(const struct session_filter *filter, const struct se
 {
     return (!filter->owner || str_equal(session_owner(session), filter->owner)) &&
            (!filter->states || filter->states & 1u << session_state(session)) &&
+           (!filter->ids || map_get(&filter->by_id, session_id(session))) &&
            has_labels(filter, session_labels_json(session));
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/id.h"
+#include "base/map.h"
 #include "core/session/session.h"
 #include "service/identity.h"
 #include "store/store.h"
@@ -21,7 +23,7 @@ struct json_writer;
 
 /* --- which ----------------------------------------------------------------------------------- */
 
-enum { SESSION_FILTER_LABELS = 16 };
+enum { SESSION_FILTER_LABELS = 16, SESSION_FILTER_IDS = 500 };
 
 /* Empty fields do not filter. */
 struct session_filter {
@@ -29,10 +31,15 @@ struct session_filter {
     unsigned states;                                  /* 1 << enum session_state, joined; 0: all */
     struct store_label labels[SESSION_FILTER_LABELS]; /* names are owned, values borrowed */
     unsigned label_count;
+    char *ids;        /* owned: the texts of `by_id`; NULL: any id */
+    struct map by_id; /* live sessions only */
 };
 
 /* `text` is NAME=VALUE and outlives the filter; -1 when it is not, or there are too many. */
 int session_filter_add_label(struct session_filter *filter, const char *text);
+
+/* `text` is ids with commas between them; -1 when one is malformed, or there are too many. */
+int session_filter_set_ids(struct session_filter *filter, const char *text);
 void session_filter_fini(struct session_filter *filter);
 
 static inline void scoped_session_filter_fini(struct session_filter *filter)
@@ -71,7 +78,7 @@ struct session_page {
     const char *cursor;           /* borrowed; NULL or "": from the start */
     uint64_t limit;
     uint32_t limit_bytes; /* about so much is read from the store at once */
-    bool measures;        /* what their sandboxes use is measured first */
+    bool measures;        /* the usage of their sandboxes is measured first */
     bool (*on_session)(struct session_page *page, const struct found_session *found); /* false:
                              there is no room for it; the page ends before it */
     void (*done)(struct session_page *page); /* once; inside session_page_start() if it can be */
