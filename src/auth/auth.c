@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/auth.h"
 
 #include "auth/credentials.h"
@@ -9,6 +10,7 @@
 #include "auth/key_use.h"
 #include "auth/keys.h"
 #include "auth/local_token.h"
+#include "auth/login.h"
 #include "auth/rate_limit.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -22,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KNOWN_MAXIMUM = 4096, BUCKETS_MAXIMUM = 65536, SEED_BYTES = 32 };
+enum { KNOWN_MAXIMUM = 4096, ENDED_MAXIMUM = 4096, BUCKETS_MAXIMUM = 65536, SEED_BYTES = 32 };
 
 /* A caller whose credentials were checked. */
 struct known {
@@ -33,6 +35,12 @@ struct known {
     char key_id[ID_SIZE]; /* "" for a token */
 };
 
+/* A login that was ended before its time. */
+struct ended_login {
+    char id[ID_SIZE];
+    int64_t expires_us;
+};
+
 struct auth {
     struct auth_parts parts;
     struct key_set keys;
@@ -41,7 +49,9 @@ struct auth {
     struct jwks *jwks;       /* owned; NULL unless tokens are used */
     struct map known;        /* by digest; owned */
     uint8_t seed[SEED_BYTES];
-    struct local_token local;    /* for TCP where authentication is off */
+    struct map ended;         /* logins: struct ended_login; owned */
+    int64_t logins_since_us;  /* earlier ones are refused: too many were ended to remember each */
+    struct local_token local; /* for TCP where authentication is off */
     struct rate_limit *failures; /* owned; by address */
     struct rate_limit *requests; /* owned; by principal */
     int64_t retry_after_ms;
@@ -223,7 +233,7 @@ static enum auth_result check_token(struct auth *auth, const char *token, const 
     return AUTH_KNOWN;
 }
 
-/* What is remembered goes with the keys that it was checked with. */
+/* Reads changed files of keys. Callers that were checked with the old keys are forgotten then. */
 static void look_at_files(struct auth *auth)
 {
     if (auth->jwks)
@@ -243,7 +253,9 @@ static void fill_caller(struct caller *out, const struct known *known, const cha
         .principal = xstrdup(known->principal),
         .on_behalf_of = xstrdup(on_behalf_of),
         .roles = known->roles,
+        .expires_us = known->expires_us,
     };
+    memcpy(out->key_id, known->key_id, sizeof(out->key_id));
 }
 
 /* The sender of the token can read a file that only root and the daemon's user can read. */
@@ -252,14 +264,14 @@ static bool peer_is_operator(const struct http_peer *peer)
     return !peer->is_unix || peer->uid == 0 || peer->uid == geteuid();
 }
 
-static void fill_anybody(struct caller *out, const char *on_behalf_of, const struct http_peer *peer)
+static void fill_anybody(struct caller *out, const char *on_behalf_of, bool is_operator)
 {
     *out = (struct caller){
         .owner = xstrdup(on_behalf_of),
         .principal = xstrdup(""),
         .on_behalf_of = xstrdup(on_behalf_of),
         .roles = ROLE_USER | ROLE_APPROVER,
-        .is_operator = peer_is_operator(peer),
+        .is_operator = is_operator,
     };
 }
 
@@ -269,12 +281,14 @@ static int refuse_missing(const struct auth *auth, struct error *err)
 {
     error_named(err, ERR_UNAUTHORIZED, "credentials_missing", "credentials are needed");
     if (auth->parts.config->auth.mode == AUTH_MODE_NONE)
-        return error_hint(err, "use the unix socket, or send the token in the file token-PORT of "
-                               "the daemon's state directory as Authorization: Bearer");
+        return error_hint_known(err, HINT_LOCAL_TOKEN);
     if (auth->parts.config->auth.mode == AUTH_MODE_KEYS)
-        return error_hint(err, "send an API key as Authorization: Bearer or as X-API-Key");
-    return error_hint(err, "send a token of %.120s as Authorization: Bearer",
-                      auth->parts.config->auth.jwt.issuer);
+        return error_hint_known(err, HINT_API_KEY);
+    error_hint(err, "send a token of %.120s as Authorization: Bearer",
+               auth->parts.config->auth.jwt.issuer);
+    if (err)
+        err->hint_kind = HINT_TOKEN;
+    return -1;
 }
 
 /* An unknown caller: checked unless the address has failed too often lately. */
@@ -323,7 +337,7 @@ static enum auth_result resolve_token(struct auth *auth, const struct credential
     return AUTH_KNOWN;
 }
 
-/* TCP where authentication is off: everybody on this host can connect, so a token has to tell. */
+/* TCP where authentication is off: every user of this host can connect, so a token is required. */
 static enum auth_result check_local(struct auth *auth, const struct credentials *given,
                                     const struct http_peer *peer, struct error *err)
 {
@@ -351,9 +365,101 @@ enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
         return resolve_token(auth, &given, peer, out, err);
     if (auth && !peer->is_unix && check_local(auth, &given, peer, err) != AUTH_KNOWN)
         return AUTH_REFUSED;
-    fill_anybody(out, given.on_behalf_of, peer);
+    fill_anybody(out, given.on_behalf_of, peer_is_operator(peer));
     return AUTH_KNOWN;
 }
+
+/* --- logins ---------------------------------------------------------------------------------- */
+
+static void forget_ended(struct auth *auth)
+{
+    struct map_slot *slot;
+
+    map_for_each (slot, &auth->ended)
+        free(slot->value);
+    map_fini(&auth->ended);
+    auth->ended = (struct map){ 0 };
+}
+
+void auth_end_login(struct auth *auth, const struct login *login)
+{
+    struct ended_login *ended;
+
+    if (!auth || map_get(&auth->ended, login->id))
+        return;
+    if (auth->ended.count >= ENDED_MAXIMUM) {
+        forget_ended(auth);
+        auth->logins_since_us = clock_wall_us(loop_clock(auth->parts.loop));
+    }
+    ended = xnew(struct ended_login);
+    memcpy(ended->id, login->id, sizeof(ended->id));
+    ended->expires_us = login->expires_us;
+    map_put(&auth->ended, ended->id, ended);
+}
+
+static int refuse_login(struct error *err)
+{
+    error_named(err, ERR_UNAUTHORIZED, "login_expired", "the login of this browser has ended");
+    return error_hint(err, "log in again, with an API key or with 'sandglass dashboard'");
+}
+
+static bool login_is_over(const struct auth *auth, const struct login *login, int64_t now_us)
+{
+    return now_us >= login->expires_us || map_get(&auth->ended, login->id) ||
+           login->issued_us <= auth->logins_since_us;
+}
+
+/* With the roles that the key has now. */
+static int resume_key(struct auth *auth, const struct login *login, int64_t now_us,
+                      const char *on_behalf_of, struct caller *out, struct error *err)
+{
+    const struct api_key *key;
+    struct known who = { 0 };
+
+    look_at_keys(auth);
+    if (auth->key_file.state == FILE_LOST)
+        return refuse_lost(auth, err);
+    key = key_set_by_id(&auth->keys, login->key_id);
+    if (!key || !key_is_usable(key, now_us))
+        return refuse_login(err);
+    who = (struct known){ .principal = key->principal,
+                          .roles = key->roles,
+                          .expires_us = key->expires_us };
+    memcpy(who.key_id, key->id, sizeof(who.key_id));
+    key_use_note(auth->key_use, who.key_id);
+    fill_caller(out, &who, on_behalf_of);
+    return 0;
+}
+
+int auth_resume(struct auth *auth, const struct login *login, const char *on_behalf_of,
+                struct caller *out, struct error *err)
+{
+    int mode = auth ? auth->parts.config->auth.mode : AUTH_MODE_NONE;
+    int64_t now_us = auth ? clock_wall_us(loop_clock(auth->parts.loop)) : 0;
+    const char *for_whom = *on_behalf_of ? on_behalf_of : login->on_behalf_of;
+    char principal[OWNER_MAXIMUM + 1];
+
+    if (!auth || login->mode != mode || login_is_over(auth, login, now_us))
+        return refuse_login(err);
+    switch ((enum config_auth)mode) {
+    case AUTH_MODE_NONE:
+        fill_anybody(out, for_whom, login->is_operator);
+        return 0;
+    case AUTH_MODE_KEYS:
+        return resume_key(auth, login, now_us, for_whom, out, err);
+    case AUTH_MODE_JWT:
+        break;
+    }
+    memcpy(principal, login->principal, sizeof(principal));
+    fill_caller(out,
+                &(struct known){ .principal = principal,
+                                 .roles = login->roles,
+                                 .expires_us = login->expires_us },
+                for_whom);
+    return 0;
+}
+
+/* --- whether callers can be known -------------------------------------------------------------- */
 
 int auth_check(struct auth *auth, struct error *err)
 {
@@ -502,6 +608,7 @@ void auth_free(struct auth *auth)
     key_use_free(auth->key_use);
     key_set_fini(&auth->keys);
     forget_all(auth);
+    forget_ended(auth);
     rate_limit_free(auth->failures);
     rate_limit_free(auth->requests);
     explicit_bzero(auth->seed, sizeof(auth->seed));

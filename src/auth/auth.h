@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -28,6 +29,7 @@ struct config;
 struct http_head;
 struct http_peer;
 struct json_writer;
+struct login;
 struct store;
 
 struct auth_parts {
@@ -56,6 +58,15 @@ enum auth_result {
 /* Without an auth (NULL), as with mode none. */
 enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
                               const struct http_peer *peer, struct caller *out, struct error *err);
+
+/* The same for a login whose signature was checked; `on_behalf_of` is what the attribution header
+ * says. ERR_UNAUTHORIZED for one that has expired or was ended, and for one whose key is no longer
+ * valid; without an auth (NULL) there are no logins. */
+int auth_resume(struct auth *auth, const struct login *login, const char *on_behalf_of,
+                struct caller *out, struct error *err);
+
+/* The login is refused from now on; this process remembers that until it expires. */
+void auth_end_login(struct auth *auth, const struct login *login);
 
 /* After AUTH_WAIT: on_ready comes once, from the loop. Embedded by the caller. */
 typedef void auth_ready_fn(struct auth_waiter *waiter);

@@ -1,8 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Who asks: the answer to a request's credentials. */
+/* The caller of a request, as its credentials prove. */
+
+#include "base/id.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum role {
     ROLE_USER = 1 << 0,
@@ -17,9 +21,11 @@ enum { OWNER_MAXIMUM = 256 };
 struct caller {
     char *owner;        /* of the sessions that the request is about; "" for none */
     char *principal;    /* the authenticated name; "" when authentication is off */
-    char *on_behalf_of; /* what the attribution header says, whatever it is worth */
+    char *on_behalf_of; /* the attribution header as it was sent; not proved */
     unsigned roles;
-    bool is_operator; /* without authentication: root or the daemon's own user */
+    bool is_operator;     /* without authentication: root or the daemon's own user */
+    char key_id[ID_SIZE]; /* of the API key; "" without one */
+    int64_t expires_us;   /* of the credentials, wall clock; 0: never */
 };
 
 void caller_fini(struct caller *caller); /* safe on a zeroed one */

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a request says about who makes it. */
+/* The credentials of a request, and the address or user of its peer. */
 
 #include "base/error.h"
 
@@ -24,6 +25,6 @@ static inline void scoped_credentials_fini(struct credentials *credentials)
 
 enum { PEER_NAME_SIZE = 64 };
 
-/* Who is at the other end, whatever port it has: "uid 1000", "127.0.0.1" or the first half of an
- * IPv6 address, of which everybody has many. */
+/* The name of the peer, without its port: "uid 1000", "127.0.0.1" or the first half of an IPv6
+ * address, since one host has many of those. */
 void peer_name(const struct http_peer *peer, char name[PEER_NAME_SIZE]);

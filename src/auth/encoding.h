@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What keys and tokens are written in beside base64url: hexadecimal, and their SHA-256. */
+/* Encodings of keys and tokens beside base64url: hexadecimal, and SHA-256 as text. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@ int hex_decode(const char *text, uint8_t *bytes, size_t length);
 void sha256_of(const void *first, size_t first_length, const void *second, size_t second_length,
                uint8_t digest[SHA256_BYTES]);
 
-/* Takes the same time whatever the difference is. */
+/* Compares in constant time. */
 bool bytes_equal(const void *a, const void *b, size_t length);
 
 void random_fill(void *bytes, size_t length);

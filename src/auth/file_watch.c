@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/file_watch.h"
 
 enum { LOOK_US = 1000 * 1000, PATIENCE_US = 10 * LOOK_US };

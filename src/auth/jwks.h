@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -22,7 +23,7 @@ struct jwks *jwks_new(struct loop *loop, const struct config *config, jwks_chang
                       void *context, struct error *err);
 void jwks_free(struct jwks *jwks); /* NULL is fine; a fetch that runs is given up */
 
-/* What is known now; NULL when nothing is. Valid until the next call or the next turn. */
+/* The keys that are known now; NULL without any. Valid until the next call or the next turn. */
 const struct jwk_set *jwks_keys(struct jwks *jwks);
 
 /* The file of keys has not been readable for a while, so there are none. */
@@ -31,5 +32,5 @@ bool jwks_is_lost(const struct jwks *jwks);
 /* A token names an unknown key. Whether a fetch runs now, of which on_change will tell. */
 bool jwks_refresh(struct jwks *jwks);
 
-/* Reads or fetches again, whatever the cooldown says. */
+/* Reads or fetches again, also during the cooldown. */
 void jwks_reload(struct jwks *jwks);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/jwt.h"
 
 #include "auth/caller.h"
@@ -188,7 +189,7 @@ static unsigned roles_in_text(const char *text)
     return roles;
 }
 
-/* A list, or names with spaces between; roles that mean nothing here are somebody else's. */
+/* A list, or names with spaces between; unknown roles are ignored. */
 static unsigned read_roles(const json_t *claim)
 {
     unsigned roles = 0;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -14,7 +15,7 @@ struct store;
 
 /* Both are borrowed; without a store (NULL) it lasts as long as the process. */
 struct key_use *key_use_new(struct loop *loop, struct store *store);
-void key_use_free(struct key_use *use); /* puts what is new; NULL is fine */
+void key_use_free(struct key_use *use); /* writes new times of use; NULL is fine */
 
 void key_use_note(struct key_use *use, const char *key_id);
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/keys.h"
 
 #include "base/alloc.h"
@@ -47,6 +48,12 @@ struct api_key *key_set_add(struct key_set *set, const char *principal, unsigned
     return key;
 }
 
+void key_text_for_e2b(char text[KEY_TEXT_SIZE])
+{
+    memmove(text + strlen(prefixes[1]), text + strlen(prefixes[0]), 2 * KEY_SECRET_BYTES + 1);
+    memcpy(text, prefixes[1], strlen(prefixes[1]));
+}
+
 struct api_key *key_set_by_id(const struct key_set *set, const char *id)
 {
     for (size_t i = 0; i < set->count; i++)
@@ -75,7 +82,7 @@ static bool read_digits(const char *text, char digits[2 * KEY_SECRET_BYTES + 1])
     return false;
 }
 
-static bool key_is_usable(const struct api_key *key, int64_t now_us)
+bool key_is_usable(const struct api_key *key, int64_t now_us)
 {
     return !key->revoked_us && (!key->expires_us || now_us < key->expires_us);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -50,22 +51,28 @@ static inline void scoped_key_set_fini(struct key_set *set)
     key_set_fini(set);
 }
 
-/* A file that is missing has no keys. One that others may write to is refused. */
+/* A file that is missing has no keys. A file that others may write to is refused. */
 int key_set_load(struct key_set *set, const char *path, struct error *err);
 
 /* Replaces the file, which is given to `owner` when we may (-1: left to the writing user). */
 int key_set_save(const struct key_set *set, const char *path, uid_t owner, gid_t group,
                  struct error *err);
 
-/* Holds off everybody else who changes keys in the same directory, until it is closed; -1 on
- * error. */
+/* Locks the keys of a directory against other processes that change them, until the descriptor is
+ * closed; -1 on error. */
 int key_file_lock(const char *path, struct error *err);
 
 /* Adds a key and gives its text, the only time that it is known. */
 struct api_key *key_set_add(struct key_set *set, const char *principal, unsigned roles,
                             int64_t now_us, int64_t expires_us, char out_text[KEY_TEXT_SIZE]);
 
+/* The text of a key, in place, behind the prefix that the clients of E2B want. */
+void key_text_for_e2b(char text[KEY_TEXT_SIZE]);
+
 struct api_key *key_set_by_id(const struct key_set *set, const char *id); /* NULL if unknown */
+
+/* It has neither expired nor been revoked. */
+bool key_is_usable(const struct api_key *key, int64_t now_us);
 
 /* The key that the text is; NULL for any other, for an expired one and for a revoked one. It takes
  * the same time for every text. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/local_token.h"
 
 #include "auth/encoding.h"
@@ -21,6 +22,7 @@
 enum { SECRET_BYTES = 32, NAME_BYTES = 32 };
 
 static const char prefix[] = "sgt_";
+static const char other_prefix[] = "e2b_"; /* for clients that accept no other */
 static const char file_prefix[] = "token-";
 
 void local_token_make(struct local_token *token)
@@ -35,8 +37,12 @@ void local_token_make(struct local_token *token)
 
 bool local_token_is(const struct local_token *token, const char *given)
 {
+    size_t skipped = strlen(prefix);
+
     return given && strlen(given) == strlen(token->text) &&
-           CRYPTO_memcmp(given, token->text, strlen(token->text)) == 0;
+           (str_starts_with(given, prefix) || str_starts_with(given, other_prefix)) &&
+           CRYPTO_memcmp(given + skipped, token->text + skipped, strlen(token->text) - skipped) ==
+               0;
 }
 
 /* --- the daemon's side ----------------------------------------------------------------------- */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -20,7 +21,7 @@ struct local_token {
 
 void local_token_make(struct local_token *token);
 
-/* In the same time whatever is wrong with it. */
+/* Compares in constant time. The same digits behind e2b_ are the same token. */
 bool local_token_is(const struct local_token *token, const char *given);
 
 /* Writes the file of a port. `state_dir` may be an O_PATH descriptor. */
@@ -30,6 +31,6 @@ int local_token_save(const struct local_token *token, int state_dir, unsigned po
 /* Removes the files of all ports: those of a daemon that is no more. */
 void local_token_forget(int state_dir);
 
-/* What a client sends to this address, if it is a port of this host whose token it may read;
+/* The token for this address, if it is a port of this host and the user may read its token;
  * allocated, NULL otherwise. */
 char *local_token_find(const char *state_dir, const char *url);
