@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -8,7 +9,7 @@
  * process that is killed loses the lines of its last milliseconds; the next one finds what of them
  * the store knows (audit_left()), writes it, and says in audit_start() that it had to.
  *
- * Lines are written in order by a thread of their own, a few milliseconds later at most. What waits
+ * Lines are written in order by a thread of their own, a few milliseconds later at most. The queue
  * is bounded: when the disk does not keep up or cannot be written, lines are dropped and counted,
  * and the next line that can be written says how many. The process may be killed at any time
  * without a broken log.
@@ -22,13 +23,13 @@ struct buffer;
 
 /* The loop is borrowed. Goes on where the file at `path` ends. */
 struct audit *audit_open(struct loop *loop, const char *path, struct error *err);
-void audit_close(struct audit *audit); /* writes what waits; NULL is fine */
+void audit_close(struct audit *audit); /* writes waiting lines; NULL is fine */
 SCOPED_DEFINE(audit_close, struct audit);
 
 /* How the process before left the log. */
 struct audit_left {
     bool was_interrupted; /* it was killed: lines may be missing */
-    uint64_t event;       /* what happened behind this one is not in the log; for such a log only */
+    uint64_t event;       /* later events are not in the log; for such a log only */
 };
 
 struct audit_left audit_left(const struct audit *audit);
@@ -37,8 +38,8 @@ struct audit_left audit_left(const struct audit *audit);
  */
 void audit_covers(struct audit *audit, uint64_t event);
 
-/* What was missing has been written: so many lines. From now on the end of the log is written when
- * it is closed. */
+/* The lines that were missing have been written: `recovered` of them. From now on the end of the
+ * log is written when it is closed. */
 void audit_start(struct audit *audit, uint64_t recovered);
 
 /* One line: `members` as between the braces of a JSON object, beginning with "type". The event
@@ -49,6 +50,11 @@ void audit_write(struct audit *audit, const struct buffer *members);
 void audit_reopen(struct audit *audit);
 
 /* --- afterwards ------------------------------------------------------------------------------ */
+
+/* The newest lines about a session, at most `maximum`, oldest first, as a JSON array; as far as they are
+ * in the last 8 MiB of the file. Reads the file, and touches nothing else: any thread may. */
+int audit_tail(const char *path, const char *session_id, size_t maximum, struct buffer *out,
+               struct error *err);
 
 struct audit_finding {
     uint64_t line; /* of its file, from 1; 0 for the end of the log */

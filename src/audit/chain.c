@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "audit/chain.h"
 
 #include "base/str.h"
@@ -11,8 +12,8 @@ static const char hash_member[] = ",\"hash\":\"";
 
 enum { HEX = SHA256_TEXT_SIZE - 1, HASH_MEMBER = sizeof(hash_member) - 1, TAIL = 2 };
 
-/* What a line says of the log, apart from its place in it. Nothing inside the other members can be
- * taken for "event": it comes behind them. */
+/* Notes whether the line closes the log, and the number of its event. "event" comes behind all
+ * other members, so that no text inside of them can be taken for it. */
 static void chain_note(struct chain *chain, const char *members, size_t length)
 {
     static const char member[] = ",\"event\":";

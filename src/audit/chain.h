@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -55,7 +56,7 @@ enum chain_check {
  * chain moves on when the line has the form of one, so that one bad line is one finding. */
 enum chain_check chain_check_line(struct chain *chain, const char *text, size_t length, bool first);
 
-/* What a good line says, from its "type" on. */
+/* The members of a good line, from its "type" on. */
 const char *chain_line_members(const char *line);
 
 /* The text of the file beside the log, and back; 0 or -1. */

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What of a request's body may stand in an audit log. Values whose names speak of secrets are
+ * A request's body for the audit log. Values whose names speak of secrets are
  * replaced: in maps of environment variables those with TOKEN, SECRET, PASSWORD, KEY or CREDENTIAL
  * in their names, elsewhere the same except KEY, which callers use for their own names; in a map of
  * `secrets` all. The values of secrets that are known are taken out wherever they stand. Code,
