@@ -1,11 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The front door: where a request comes from, who makes it, and whether they may. */
 
 #include "auth/auth.h"
 #include "base/alloc.h"
 #include "base/str.h"
+#include "cluster/relay_identity.h"
 #include "config/config.h"
 #include "core/run/execution.h"
 #include "core/session/storage.h"
+#include "face/cookie.h"
 #include "face/request.h"
 #include "service/backend_view.h"
 
@@ -30,7 +33,8 @@ static bool is_our_name(const struct config *config, const char *host, size_t le
     for (size_t i = 0; i < config->http.hosts.count; i++)
         if (name_is(config->http.hosts.items[i], host, length))
             return true;
-    return config->auth.mode != AUTH_MODE_NONE && config->http.hosts.count == 0;
+    return cookie_origin_has_host(config, host, length) ||
+           (config->auth.mode != AUTH_MODE_NONE && config->http.hosts.count == 0);
 }
 
 static size_t host_length(const char *host)
@@ -41,18 +45,19 @@ static size_t host_length(const char *host)
 }
 
 /* A name that resolves to us but is not ours may be in the hands of a stranger's web page. A face
- * with a host of its own was found by that name. */
+ * with host names of its own was found by one of them. */
 static int check_host(const struct request *request, struct error *err)
 {
     const char *host = http_head_header(http_exchange_head(request->exchange), "host");
 
-    if (http_exchange_peer(request->exchange)->is_unix || !host || request->face->host ||
+    if (http_exchange_peer(request->exchange)->is_unix || !host || request->has_own_host ||
         is_our_name(request->faces->parts.config, host, host_length(host)))
         return 0;
     error_named(err, ERR_FORBIDDEN, "host_not_allowed", "the Host \"%.100s\" is not this daemon",
                 host);
-    return error_hint(err, "it answers to localhost, 127.0.0.1, [::1] and the names in the setting "
-                           "http.hosts");
+    return error_hint(
+        err, "the daemon answers to localhost, 127.0.0.1, [::1] and the names in the setting "
+             "http.hosts");
 }
 
 /* A page of ours may use us; one of another origin, or of none ("null"), may not. */
@@ -67,6 +72,8 @@ static int check_origin(const struct request *request, struct error *err)
     if (!origin)
         return 0;
     if (str_starts_with(origin, scheme) && host && strcasecmp(origin + strlen(scheme), host) == 0)
+        return 0;
+    if (cookie_origin_is(request->faces->parts.config, origin))
         return 0;
     return error_named(err, ERR_FORBIDDEN, "origin_not_allowed",
                        "web pages of %.100s may not use this daemon", origin);
@@ -105,7 +112,7 @@ static int check_unknown_user(const struct request *request, const struct http_p
     return error_hint(err, "use the unix socket of the daemon");
 }
 
-/* What runs in a sandbox has no business with the daemon's listeners, whatever credentials it has
+/* Programs in sandboxes may not use the daemon's listeners, even with credentials that they have
  * found. A connection that init has handed over is known to be a program's (request_identify). */
 static int check_peer(const struct request *request, struct error *err)
 {
@@ -145,6 +152,8 @@ static void take_caller(struct request *request, struct caller *caller)
     request->roles = caller->roles;
     request->is_operator = caller->is_operator;
     request->any_owner = has_authentication(request) && request->roles & ROLE_ADMIN;
+    request->credentials_expire_us = caller->expires_us;
+    memcpy(request->key_id, caller->key_id, sizeof(request->key_id));
 }
 
 static void take_nobody(struct request *request)
@@ -206,6 +215,35 @@ static void start_waiting(struct request *request, request_fn *then)
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
+static void admit(struct request *request, struct caller *caller, request_fn *then)
+{
+    struct error err = { 0 };
+
+    if (auth_admit(request->faces->parts.auth, caller, &err) < 0) {
+        request_fail(request, &err);
+        return;
+    }
+    take_caller(request, caller);
+    if (check_access(request, &err) < 0)
+        request_fail(request, &err);
+    else
+        then(request);
+}
+
+/* A browser that has logged in sends no credentials, but a cookie. */
+static void identify_login(struct request *request, request_fn *then)
+{
+    scoped(caller_fini) struct caller caller = { 0 };
+    struct error err = { 0 };
+
+    if (cookie_resume(request, &caller, &err) < 0) {
+        refuse(request, &err);
+        return;
+    }
+    request->by_cookie = true;
+    admit(request, &caller, then);
+}
+
 static void identify(struct request *request, request_fn *then, bool may_wait)
 {
     struct auth *auth = request->faces->parts.auth;
@@ -229,15 +267,7 @@ static void identify(struct request *request, request_fn *then, bool may_wait)
         refuse(request, &err);
         return;
     }
-    if (auth_admit(auth, &caller, &err) < 0) {
-        request_fail(request, &err);
-        return;
-    }
-    take_caller(request, &caller);
-    if (check_access(request, &err) < 0)
-        request_fail(request, &err);
-    else
-        then(request);
+    admit(request, &caller, then);
 }
 
 /* A program in a sandbox is known by the execution that it belongs to, while that runs. */
@@ -284,6 +314,27 @@ static void refuse_side(struct request *request)
     request_fail(request, &err);
 }
 
+void request_identify_relayed(struct request *request, request_fn *then)
+{
+    const struct relay_identity *identity = request->relay;
+    struct error err = { 0 };
+
+    if (is_wrong_side(request)) {
+        refuse_side(request);
+        return;
+    }
+    request->owner = xstrdup(identity->owner);
+    request->principal = xstrdup(identity->principal);
+    request->on_behalf_of = xstrdup(identity->on_behalf_of);
+    request->roles = identity->roles;
+    request->is_operator = identity->flags & RELAY_OPERATOR;
+    request->any_owner = identity->flags & RELAY_ANY_OWNER;
+    if (check_access(request, &err) < 0)
+        request_fail(request, &err);
+    else
+        then(request);
+}
+
 void request_identify(struct request *request, request_fn *then)
 {
     if (is_wrong_side(request)) {
@@ -299,5 +350,8 @@ void request_identify(struct request *request, request_fn *then)
         then(request);
         return;
     }
-    identify(request, then, true);
+    if (cookie_is_used(request))
+        identify_login(request, then);
+    else
+        identify(request, then, true);
 }

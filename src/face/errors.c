@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/auth.h"
 #include "base/str.h"
 #include "core/core.h"
 #include "core/sandbox/capacity.h"
+#include "face/home.h"
 #include "face/request.h"
 
 #include <stdio.h>
@@ -32,12 +34,19 @@ int request_status_of(const struct error *err)
     return statuses[err->code];
 }
 
-void request_write_error(struct json_writer *json, const char *key, const struct error *err)
+enum surface request_surface(const struct request *request)
+{
+    return request->exchange ? surface_from_name(request_header(request, "x-sandglass-surface"))
+                             : SURFACE_HTTP;
+}
+
+void request_write_error(const struct request *request, struct json_writer *json, const char *key,
+                         const struct error *err)
 {
     json_begin_object(json, key);
     json_put_text(json, "code", *err->name ? err->name : error_code_name(err->code));
     json_put_text(json, "message", err->message);
-    json_put_text(json, "hint", err->hint);
+    json_put_text(json, "hint", error_hint_for(err, request_surface(request)));
     json_put_bool(json, "retryable", err->retryable);
 }
 
@@ -69,7 +78,7 @@ void request_fail_json(struct request *request, const struct error *err)
 
     request_put_retry_after(request, err);
     json_begin_object(&json, NULL);
-    request_write_error(&json, "error", err);
+    request_write_error(request, &json, "error", err);
     json_end_object(&json);
     json_end_object(&json);
     request_reply(request, request_status_of(err), &text);
@@ -77,6 +86,8 @@ void request_fail_json(struct request *request, const struct error *err)
 
 void request_fail(struct request *request, const struct error *err)
 {
+    if (request->faces->parts.cluster && request->exchange && request_try_again(request, err))
+        return;
     if (request->exchange)
         request->face->fail(request, err);
 }

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "face/events.h"
 
 #include "base/macros.h"
 #include "core/core.h"
 #include "core/metrics.h"
 #include "face/request.h"
-#include "wire/sse.h"
+#include "wire/http/sse.h"
 
 enum { HEARTBEAT_US = 15 * 1000 * 1000 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The session of a route: a handler is called with one that is live or has ended. */
 
 #include "auth/caller.h"
@@ -27,7 +28,7 @@ struct lookup {
 static void fail_lookup(struct request *request, struct error *err)
 {
     if (err->code == ERR_NOT_FOUND)
-        error_hint(err, "GET /api/v1/sessions lists your sessions");
+        error_hint_known(err, HINT_SESSIONS);
     request_fail(request, err);
 }
 
@@ -82,7 +83,7 @@ static void look_for_ended(struct request *request, const char *reference, enum 
 /* --- all of it ------------------------------------------------------------------------------- */
 
 /* With authentication, approvers reach every live session on the routes that are for them. */
-static bool reaches_all(const struct request *request)
+bool request_reaches_all(const struct request *request)
 {
     bool is_approver = !str_is_empty(request->principal) && request->roles & ROLE_APPROVER;
 
@@ -95,7 +96,7 @@ void request_find_session(struct request *request, const char *reference, enum r
     struct caller_identity identity = request_identity(request);
     struct session *session;
 
-    identity.any_owner = reaches_all(request);
+    identity.any_owner = request_reaches_all(request);
     session = find_live_session(request->core, &identity, reference, NULL);
     if (!session) {
         look_for_ended(request, reference, kind, then);

@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/str.h"
 #include "face/request.h"
 
+#include <assert.h>
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- the target ------------------------------------------------------------------------------ */
@@ -121,6 +124,65 @@ static bool path_matches(const char *pattern, const struct request *request)
     return *pattern == '\0';
 }
 
+/* --- proxy routes ---------------------------------------------------------------------------- */
+
+static size_t count_segments(const char *pattern)
+{
+    size_t count = 0;
+
+    for (; *pattern; pattern++)
+        count += *pattern == '/';
+    return count;
+}
+
+/* The first `count` segments of a target that goes on behind them. */
+static bool parse_start(struct request *request, const char *target, size_t count)
+{
+    size_t length = strcspn(target, "?#");
+    size_t at = 1;
+
+    assert(count <= REQUEST_SEGMENTS);
+    request->segment_count = 0;
+    free(request->path);
+    request->path = xmalloc(length + 1);
+    while (request->segment_count < count) {
+        size_t end = at + strcspn(target + at, "/?#");
+
+        if (target[end] != '/')
+            return false;
+        request_unescape(target + at, end - at, request->path + at);
+        request->segments[request->segment_count++] = request->path + at;
+        at = end + 1;
+    }
+    request->rest = target + at - 1;
+    return true;
+}
+
+static bool start_matches(const char *pattern, const struct request *request)
+{
+    scoped(free) char *start = xstrndup(pattern, (size_t)(strrchr(pattern, '/') - pattern));
+
+    return path_matches(start, request);
+}
+
+bool request_match_proxy(struct request *request, const char *target)
+{
+    for (const struct route *const *table = request->face->tables; *table; table++) {
+        for (const struct route *route = *table; route->path; route++) {
+            if (!route->is_proxy ||
+                !parse_start(request, target, count_segments(route->path) - 1) ||
+                !start_matches(route->path, request))
+                continue;
+            request->route = route;
+            return true;
+        }
+    }
+    request->rest = NULL;
+    return false;
+}
+
+/* --- all routes ------------------------------------------------------------------------------ */
+
 static void note_method(struct buffer *allow, enum http_method method)
 {
     buffer_appendf(allow, "%s%s", allow->length ? ", " : "", http_method_name(method));
@@ -135,7 +197,7 @@ enum route_match request_match_route(struct request *request, enum http_method m
 
     for (const struct route *const *table = request->face->tables; *table; table++) {
         for (const struct route *route = *table; route->path; route++) {
-            if (!path_matches(route->path, request))
+            if (route->is_proxy || !path_matches(route->path, request))
                 continue;
             if (route->method == wanted) {
                 request->route = route;

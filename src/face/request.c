@@ -1,4 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "face/request.h"
+#include "face/rename.h"
 
 #include "base/alloc.h"
 #include "base/str.h"
@@ -42,6 +44,21 @@ int request_parameter_u64(const struct request *request, const char *name, uint6
     return 0;
 }
 
+int request_parameter_limit(const struct request *request, uint64_t maximum, uint64_t *out_limit,
+                            struct error *err)
+{
+    uint64_t limit = *out_limit;
+
+    if (request_parameter_u64(request, "limit", maximum, &limit, err) < 0)
+        return -1;
+    if (limit == 0)
+        return error_named(err, ERR_INVALID, "invalid_parameter",
+                           "parameter limit must be between 1 and %llu",
+                           (unsigned long long)maximum);
+    *out_limit = limit;
+    return 0;
+}
+
 int request_parameter_bool(const struct request *request, const char *name, bool *out_value,
                            struct error *err)
 {
@@ -77,10 +94,25 @@ const char *request_header(const struct request *request, const char *name)
     return http_head_header(http_exchange_head(request->exchange), name);
 }
 
+int request_idempotency_key(const struct request *request, const char **out_key, struct error *err)
+{
+    const char *key = request_header(request, "idempotency-key");
+
+    if (key && (!*key || strlen(key) > REQUEST_KEY_MAXIMUM))
+        return error_named(err, ERR_INVALID, "invalid_header",
+                           "Idempotency-Key must have 1 to %d bytes, not %zu", REQUEST_KEY_MAXIMUM,
+                           strlen(key));
+    *out_key = key;
+    return 0;
+}
+
 int request_decode(const struct request *request, void *out, struct error *err)
 {
-    return json_decode(request->body, request->route->fields, request->route->field_count, out,
-                       err);
+    if (json_decode(request->body, request->route->fields, request->route->field_count, out, err) ==
+        0)
+        return 0;
+    request_restore_names(request, err);
+    return -1;
 }
 
 json_t *request_take_field(struct request *request, const char *name)

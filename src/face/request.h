@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -5,7 +6,7 @@
  * the handler, which answers now or later.
  *
  * It lives until the exchange is over and nothing that was begun for it is under way any more.
- * Whoever waits for a callback says so with request_begin(), and the callback begins with
+ * Code that waits for a callback calls request_begin() first, and the callback begins with
  *
  *     if (request_finish(request))
  *         return;
@@ -26,7 +27,10 @@
 
 #include <stdbool.h>
 
+struct relay_identity;
+
 enum {
+    REQUEST_KEY_MAXIMUM = 256, /* bytes of an Idempotency-Key */
     REQUEST_SEGMENTS = 12,
     REQUEST_PARAMETERS = 24,
     REQUEST_BODY_MAXIMUM = 24 * 1024 * 1024,
@@ -43,10 +47,12 @@ struct request {
     char *path;                       /* owned: the segments, each a text of its own */
     char *segments[REQUEST_SEGMENTS]; /* of the path, decoded; borrowed */
     size_t segment_count;
+    const char *rest; /* of a proxy route: the target from the slash behind its path; borrowed */
     struct {
         char *name, *value; /* owned */
     } parameters[REQUEST_PARAMETERS];
     size_t parameter_count;
+    char *renamed;         /* owned: "OLD=NEW, …" of the old names that it uses; NULL without */
     struct error *problem; /* owned: what is wrong with the target, told to those who may know */
     char *owner;           /* owned; "" without authentication, NULL while it is not known */
     char *principal;       /* owned; "" when authentication is off */
@@ -55,12 +61,22 @@ struct request {
     bool any_owner;        /* an administrator */
     bool is_operator;      /* without authentication: may ask for every owner's sessions */
     bool is_head;
-    json_t *body;         /* owned; an object, empty without a body */
-    struct mask *secrets; /* owned; for the audit log: what no line may tell */
-    char *audited;        /* owned: of the body, what the audit log may have; NULL without one */
+    bool by_cookie;                /* the caller is known by a login of the dashboard */
+    char key_id[ID_SIZE];          /* of the caller's API key; "" without one */
+    int64_t credentials_expire_us; /* wall clock; 0: never */
+    bool has_own_host;             /* it came by a host name of its face */
+    json_t *body;                  /* owned; an object, empty without a body */
+    struct mask *secrets;          /* owned; for the audit log: what no line may tell */
+    char *audited; /* owned: of the body, what the audit log may have; NULL without one */
     int64_t began_us;
-    struct share share; /* of the open requests of its principal */
-    struct list stream; /* in faces->streams, if it is one */
+    struct share share;            /* of the open requests of its principal */
+    const struct buffer *raw_body; /* borrowed: of a route with a JSON body, once it was read */
+    struct list stream;            /* in faces->streams, if it is one */
+    struct list open;              /* in faces->requests, until the exchange is over */
+
+    struct relay_identity *relay; /* owned: of a request that another node has relayed, or NULL */
+    bool is_relayed;              /* another node answers it */
+    unsigned repeats;             /* how often it was begun anew */
 
     char session_id[ID_SIZE];
     struct session *session; /* borrowed; valid only while the handler is called, NULL if ended */
@@ -86,6 +102,9 @@ int request_check_source(const struct request *request, struct error *err);
 /* For `identify` of a face: by its credentials; a program in a sandbox by its execution. */
 void request_identify(struct request *request, request_fn *then);
 
+/* The same for a request that another node has relayed: that node has found out. */
+void request_identify_relayed(struct request *request, request_fn *then);
+
 /* Whether `owner=` may be asked for. */
 static inline bool request_may_name_owner(const struct request *request)
 {
@@ -104,11 +123,17 @@ const char *request_path(const struct request *request, const char *name);
 const char *request_parameter(const struct request *request, const char *name);
 int request_parameter_u64(const struct request *request, const char *name, uint64_t maximum,
                           uint64_t *out_value, struct error *err); /* absent: unchanged */
+/* The parameter `limit`: from 1 to the maximum. */
+int request_parameter_limit(const struct request *request, uint64_t maximum, uint64_t *out_limit,
+                            struct error *err);
 int request_parameter_bool(const struct request *request, const char *name, bool *out_value,
                            struct error *err);
 int request_parameter_ms(const struct request *request, const char *name, int64_t maximum_ms,
                          int64_t *out_ms, struct error *err);
 const char *request_header(const struct request *request, const char *name);
+
+/* The header Idempotency-Key; NULL without one. An error when it is empty or too long. */
+int request_idempotency_key(const struct request *request, const char **out_key, struct error *err);
 
 /* The body by the route's table of fields. */
 int request_decode(const struct request *request, void *out, struct error *err);
@@ -116,6 +141,9 @@ int request_decode(const struct request *request, void *out, struct error *err);
 /* A field of the body that has more than one type, taken out of it; the caller owns the reference.
  * NULL when it is absent or null. */
 json_t *request_take_field(struct request *request, const char *name);
+
+/* Whether the caller reaches the sessions of every owner on this route. */
+bool request_reaches_all(const struct request *request);
 
 /* Finds the session that `reference` names, as for a route with {session}, then calls the handler
  * with request->session set; answers 404 or 410 otherwise. */
@@ -142,7 +170,11 @@ void request_fail_json(struct request *request, const struct error *err);
 int request_status_of(const struct error *err);
 
 /* {"code","message","hint","retryable"} under `key`; the caller ends the object. */
-void request_write_error(struct json_writer *json, const char *key, const struct error *err);
+void request_write_error(const struct request *request, struct json_writer *json, const char *key,
+                         const struct error *err);
+
+/* The surface that the header X-Sandglass-Surface names: hints are written for its readers. */
+enum surface request_surface(const struct request *request);
 void request_put_retry_after(struct request *request, const struct error *err);
 
 /* --- matching: match.c ------------------------------------------------------------------------ */
@@ -153,6 +185,9 @@ enum route_match { ROUTE_MATCH, ROUTE_NO_PATH, ROUTE_NO_METHOD };
  * lists the methods that the path has. */
 enum route_match request_match_route(struct request *request, enum http_method method,
                                      struct buffer *allow);
+
+/* Fills request->route with a proxy route, if one fits; request->segments are those before {path}. */
+bool request_match_proxy(struct request *request, const char *target);
 
 /* Splits and decodes the target of a request. */
 int request_parse_target(struct request *request, const char *target, const char *query,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -6,7 +7,7 @@
  * document is made from the same rows.
  */
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 #include "wire/json.h"
 
 #include <stdbool.h>
@@ -20,17 +21,28 @@ enum route_body {
     ROUTE_JSON_BODY,
     ROUTE_BYTES_BODY,
     ROUTE_MESSAGE_BODY, /* JSON that the handler reads itself */
+    ROUTE_ANY_BODY,     /* of any type: the handler looks at it, and reads the body itself */
 };
 
-/* What {session} in the path has to be. */
+/* The state that the {session} of the path has to be in. */
 enum route_session { ROUTE_NO_SESSION, ROUTE_LIVE_SESSION, ROUTE_ANY_SESSION };
 
-/* Who may use a route. */
+/* The callers that may use a route. */
 enum route_access {
     ROUTE_CALLERS,  /* every caller who is known */
     ROUTE_ANYBODY,  /* without credentials too; there is no owner then */
     ROUTE_ADMINS,   /* where there is authentication */
     ROUTE_PROGRAMS, /* programs in a sandbox, over its storage socket, and no other caller */
+};
+
+/* Which node serves it, where there are several; a route with {session}: the home of that. */
+enum route_home {
+    ROUTE_HERE,        /* the one that was asked */
+    ROUTE_PLACED,      /* the home of the session that the body names, or where a new one is made */
+    ROUTE_OF_APPROVAL, /* the home of the session that {approval} is about */
+    ROUTE_OF_URL,      /* the home of the session that {token} or {id} begins with */
+    ROUTE_OF_NODE,     /* {node} */
+    ROUTE_OF_MESSAGE,  /* the handler finds out */
 };
 
 /* A field that json_field cannot describe, because it has more than one type. */
@@ -43,6 +55,7 @@ struct route_parameter {
     const char *name; /* in the query */
     const char *type; /* of its schema: "string", "integer", "number", "boolean" */
     const char *help;
+    bool required;
 };
 
 struct route_answer {
@@ -63,6 +76,16 @@ struct route {
     const struct route_parameter *parameters; /* as extras */
     const struct route_answer *answers;       /* ends with status 0 */
     enum route_access access;
-    bool approvers;  /* an approver finds the sessions of every owner here */
+    enum route_home home;
+    request_fn *gather; /* of the whole cluster, unless ?node= names one: face/gather.h; or NULL */
+    bool unrecorded;    /* it changes something, and nothing of that has to be recorded */
+    bool approvers;     /* an approver finds the sessions of every owner here */
+    /* For every method. {path} at its end is the rest of the target, as it came (request->rest):
+     * nothing of the query and the body is checked. */
+    bool is_proxy;
+    bool idempotent; /* it takes the header Idempotency-Key */
     bool any_origin; /* the URL itself is the permission: any web page may use it that has it */
+    /* For the OpenAPI document, where src/api/document/operations.c has no row for the route. */
+    const char *operation; /* operationId; NULL: derived from method and path */
+    const char *schema;    /* type of a good answer, as in api/document/schema.h; NULL: unknown */
 };

@@ -1,4 +1,5 @@
-/* What was asked for, and what ended, for the audit log. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes requests, and ends of sessions and executions, into the audit log. */
 
 #include "face/trail.h"
 
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "base/mask.h"
 #include "base/str.h"
+#include "cluster/relay_identity.h"
 #include "config/config.h"
 #include "core/events.h"
 #include "core/output/spool.h"
@@ -17,6 +19,7 @@
 #include "face/request.h"
 #include "service/event_page.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +31,7 @@ struct audit_trail {
     struct faces *faces; /* borrowed */
     struct events_watcher watcher;
 
-    /* What the store knows and the log of a killed daemon does not. */
+    /* Events of the store that the log of a killed daemon lacks. */
     struct event_page missing;
     uint64_t position; /* of the last event that was read */
     uint64_t last;     /* of the killed daemon */
@@ -67,11 +70,16 @@ static void put_caller(struct json_writer *json, const struct request *request)
 {
     char peer[PEER_NAME_SIZE];
 
-    peer_name(http_exchange_peer(request->exchange), peer);
+    if (request->relay)
+        snprintf(peer, sizeof(peer), "%s", request->relay->peer);
+    else
+        peer_name(http_exchange_peer(request->exchange), peer);
     json_put_text(json, "principal", request->principal ? request->principal : "");
     json_put_text(json, "owner", request->owner ? request->owner : "");
     json_put_text(json, "on_behalf_of", request->on_behalf_of ? request->on_behalf_of : "");
     json_put_text(json, "peer", peer);
+    if (request->relay)
+        json_put_text(json, "relayed_by", request->relay->from);
 }
 
 static void put_masked(struct json_writer *json, const char *name, const struct mask *secrets,
@@ -165,8 +173,8 @@ void audit_trail_request(struct request *request)
     struct json_writer json = JSON_WRITER(&text);
     int64_t took_us = loop_now_us(request->faces->parts.loop) - request->began_us;
 
-    if (!request->faces->trail || !is_noted(request))
-        return;
+    if (!request->faces->trail || !is_noted(request) || request->is_relayed)
+        return; /* a request that another node has answered is in the log of that one */
     json_begin_object(&json, NULL);
     json_put_text(&json, "type", request->owner ? "request" : "wrong_credentials");
     json_put_text(&json, "request_id", http_exchange_id(request->exchange));

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What was asked for, and what ended, for the audit log. */
+/* Writes requests, and ends of sessions and executions, into the audit log. */
 
 struct audit_trail;
 struct faces;
