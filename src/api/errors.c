@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of the REST face: a session that has ended comes with its final record. */
 
 #include "api/private.h"
@@ -16,10 +17,9 @@ static void fail_ended(struct request *request, const char *session_id, const ch
 
     error_named(&err, ERR_GONE, "session_ended", "session %s has ended: %s", session_id,
                 str_is_empty(reason) ? "unknown" : reason);
-    error_hint(&err, "open a new session; its executions and their output stay readable until "
-                     "retention");
+    error_hint_known(&err, HINT_NEW_SESSION);
     json_begin_object(&json, NULL);
-    request_write_error(&json, "error", &err);
+    request_write_error(request, &json, "error", &err);
     json_put_text(&json, "reason", reason);
     json_end_object(&json);
     if (record_json)

@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Inside of the REST face: its object, its tables, and what several resources need. */
 
 #include "api/api.h"
+#include "face/rename.h"
 #include "face/request.h"
 
 struct api {
@@ -27,6 +29,9 @@ int api_check_approver(const struct request *request, const char *owner, struct 
 
 /* --- tables ---------------------------------------------------------------------------------- */
 
+/* Old names of fields and parameters. */
+extern const struct rename api_renames[];
+
 extern const struct route api_session_routes[];
 extern const struct route api_approval_routes[];
 extern const struct route api_budget_routes[];
@@ -36,6 +41,8 @@ extern const struct route api_control_routes[];
 extern const struct route api_execution_routes[];
 extern const struct route api_input_routes[];
 extern const struct route api_output_routes[];
+extern const struct route api_display_routes[];
+extern const struct route api_stream_routes[];
 extern const struct route api_execute_routes[];
 extern const struct route api_file_routes[];
 extern const struct route api_search_routes[];
@@ -45,11 +52,15 @@ extern const struct route api_watch_routes[];
 extern const struct route api_event_routes[];
 extern const struct route api_scope_routes[];
 extern const struct route api_system_routes[];
+extern const struct route api_node_routes[];
 extern const struct route api_storage_routes[];
 extern const struct route api_teardown_routes[];
 extern const struct route api_history_routes[];
+extern const struct route api_audit_routes[];
 extern const struct route api_kept_routes[];
 extern const struct route api_tool_routes[];
+extern const struct route api_port_routes[];
+extern const struct route api_usage_routes[];
 
 /* The document of the routes of all faces. */
 void api_make_openapi(const struct faces *faces, struct buffer *out);

@@ -1,8 +1,12 @@
-/* What the daemon tells about itself. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routes about the daemon itself. */
 
+#include "api/gather.h"
+#include "api/pages.h"
 #include "api/private.h"
 #include "auth/auth.h"
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
@@ -11,7 +15,11 @@
 #include "core/sandbox/templates.h"
 #include "service/backend_view.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
 
 static void put_confinement(struct json_writer *json, const struct api_confinement *confinement)
 {
@@ -106,6 +114,7 @@ static void get_whoami(struct request *request)
     json_begin_array(&json, "roles");
     role_for_each(role, request->roles) json_put_text(&json, NULL, role_name(role));
     json_end_array(&json);
+    json_put_bool(&json, "operator", request_may_name_owner(request));
     json_put_text(&json, "auth_mode", auth_mode_name(request->faces->parts.config->auth.mode));
     json_put_text(&json, "peer", peer->address);
     if (peer->is_unix)
@@ -120,7 +129,43 @@ static void get_keys(struct request *request)
     struct json_writer json = JSON_WRITER(&text);
 
     auth_write_keys(request->faces->parts.auth, &json);
-    request_reply(request, 200, &text);
+    api_reply_page(request, &text, "keys", "id");
+}
+
+/* sysinfo() does not count what caches would give back. */
+static int read_available_memory(uint64_t *out_bytes)
+{
+    scoped(fd_close) int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    char text[1024];
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    unsigned long long kibibytes;
+    const char *line;
+
+    if (length <= 0)
+        return -1;
+    text[length] = '\0';
+    line = strstr(text, "MemAvailable:");
+    if (!line || sscanf(line, "MemAvailable: %llu", &kibibytes) != 1)
+        return -1;
+    *out_bytes = kibibytes * 1024;
+    return 0;
+}
+
+/* The resources of the machine; absent where the kernel does not tell. */
+static void put_host(struct json_writer *json)
+{
+    struct sysinfo info;
+    uint64_t available;
+
+    if (sysinfo(&info) < 0)
+        return;
+    json_begin_object(json, "host");
+    json_put_int(json, "cpus", sysconf(_SC_NPROCESSORS_ONLN));
+    json_put_double(json, "load", (double)info.loads[0] / (1 << SI_LOAD_SHIFT));
+    json_put_int(json, "memory_bytes", (int64_t)(info.totalram * info.mem_unit));
+    if (read_available_memory(&available) == 0)
+        json_put_int(json, "memory_available_bytes", (int64_t)available);
+    json_end_object(json);
 }
 
 static void get_capacity(struct request *request)
@@ -128,7 +173,10 @@ static void get_capacity(struct request *request)
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
-    capacity_write_json(request->core->capacity, request->owner, &json, NULL);
+    json_begin_object(&json, NULL);
+    capacity_write_members(request->core->capacity, request->owner, &json);
+    put_host(&json);
+    json_end_object(&json);
     request_reply(request, 200, &text);
 }
 
@@ -138,7 +186,7 @@ static void get_backends(struct request *request)
     struct json_writer json = JSON_WRITER(&text);
 
     backend_view_write_json(request->core, &json);
-    request_reply(request, 200, &text);
+    api_reply_page(request, &text, "backends", "name");
 }
 
 static void get_templates(struct request *request)
@@ -160,7 +208,7 @@ static void get_templates(struct request *request)
     json_end_array(&json);
     json_end_object(&json);
     templates_free(names, count);
-    request_reply(request, 200, &text);
+    api_reply_page(request, &text, "templates", "name");
 }
 
 static void get_flavors(struct request *request)
@@ -171,10 +219,13 @@ static void get_flavors(struct request *request)
     json_begin_object(&json, NULL);
     flavors_write_json(request->core, &json, "flavors");
     json_end_object(&json);
-    request_reply(request, 200, &text);
+    api_reply_page(request, &text, "flavors", "name");
 }
 
-static const struct route_answer answers[] = { { 200, "what it says" }, { 0 } };
+static const struct route_parameter node_parameters[] = { API_NODE_PARAMETER, { 0 } };
+static const struct route_parameter page_parameters[] = { API_PAGE_PARAMETERS, { 0 } };
+
+static const struct route_answer answers[] = { { 200, "the document" }, { 0 } };
 static const struct route_answer ready_answers[] = {
     { 200, "requests are served" },
     { 503, "not_ready, shutting_down, launcher_unavailable, store_failing, keys_unreadable, "
@@ -188,22 +239,23 @@ const struct route api_system_routes[] = {
     { HTTP_GET, "/readyz", get_ready, "Readiness of the daemon", .answers = ready_answers,
       .access = ROUTE_ANYBODY },
     { HTTP_GET, "/metrics", get_metrics, "Metrics, in the text format of Prometheus",
-      .answers = answers, .access = ROUTE_ADMINS },
+      .answers = answers, .access = ROUTE_ADMINS, .parameters = node_parameters,
+      .gather = api_gather_metrics },
     { HTTP_GET, "/openapi.json", get_openapi, "This document", .answers = answers,
       .access = ROUTE_ANYBODY },
     { HTTP_GET, "/api/v1/whoami", get_whoami, "Identity and roles of the caller",
       .answers = answers },
     { HTTP_GET, "/api/v1/keys", get_keys, "List API keys and when each was last used",
-      .answers = answers, .access = ROUTE_ADMINS },
+      .parameters = page_parameters, .answers = answers, .access = ROUTE_ADMINS },
     { HTTP_GET, "/api/v1/capacity", get_capacity, "Slots for sandboxes, and the caller's share",
-      .answers = answers },
+      .answers = answers, .parameters = node_parameters, .gather = api_gather_capacity },
     { HTTP_GET, "/api/v1/backends", get_backends,
       "List the backends of this daemon: which is the default, which a session may name, "
       "whether each works, and what it can do",
-      .answers = answers },
+      .parameters = page_parameters, .answers = answers },
     { HTTP_GET, "/api/v1/templates", get_templates, "List the templates of file systems",
-      .answers = answers },
+      .parameters = page_parameters, .answers = answers },
     { HTTP_GET, "/api/v1/flavors", get_flavors, "List the flavors of sandboxes",
-      .answers = answers },
+      .parameters = page_parameters, .answers = answers },
     { 0 },
 };

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Directories as tar archives. Init packs and unpacks, inside the sandbox; here the bytes pass
- * through, and are compressed or the other way round. Whoever is slower decides the pace, and no
+ * through, and are compressed or the other way round. The slower end decides the pace, and no
  * more than a few pieces are in memory.
  */
 
@@ -244,7 +245,7 @@ static void release_unpacking(struct file_call *call)
     archive_free(archive);
 }
 
-/* What init says about the archive as a whole. */
+/* The error that init reports for the archive as a whole. */
 static void explain_end(struct error *err, const struct protocol_note_view *last, const char *path)
 {
     switch (last->fixed.error) {
@@ -317,10 +318,11 @@ static void answer(struct archive *archive)
     write_refused(archive, &json, &last);
     json_put_bool(&json, "refused_truncated", last.fixed.flags & NOTE_CUT);
     json_put_int(&json, "unpacked", (int64_t)last.fixed.number);
+    json_put_int(&json, "unpacked_bytes", (int64_t)last.fixed.amount);
     json_put_int(&json, "bytes", (int64_t)last.fixed.amount);
     if (last.fixed.error) {
         explain_end(&err, &last, call->path);
-        request_write_error(&json, "error", &err);
+        request_write_error(file_request_of(call)->request, &json, "error", &err);
         json_end_object(&json);
     }
     json_end_object(&json);

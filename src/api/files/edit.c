@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Replacing a text in a file, exactly: the file is read, and replaced as a whole if it has not
  * changed until then. A text that is not there exactly once changes nothing.
@@ -89,7 +90,7 @@ static void fail_count(struct file_call *call, size_t count)
     error_hint(&err, count ? "give more of the text around it, or replace_all"
                            : "read the file again: spaces and line ends count");
     json_begin_object(&json, NULL);
-    request_write_error(&json, "error", &err);
+    request_write_error(file_request_of(call)->request, &json, "error", &err);
     json_put_int(&json, "count", (int64_t)count);
     json_end_object(&json);
     json_end_object(&json);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "api/files/files.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -40,6 +41,7 @@ void file_write_json(struct json_writer *json, const char *key, const char *path
     json_begin_object(json, key);
     json_put_bytes(json, "path", path, path_length);
     json_put_text(json, "type", type_name(stat->mode));
+    json_put_int(json, "size_bytes", (int64_t)stat->size);
     json_put_int(json, "size", (int64_t)stat->size);
     snprintf(text, sizeof(text), "%04o", stat->mode & 07777);
     json_put_text(json, "mode", text);
@@ -74,8 +76,14 @@ void file_write_entry(struct json_writer *json, const struct protocol_entry_view
     file_write_json(json, NULL, entry->path, entry->fixed.path_length, &entry->fixed.stat);
     if (entry->fixed.target_length)
         json_put_bytes(json, "target", entry->target, entry->fixed.target_length);
-    if (entry->fixed.error)
-        json_put_text(json, "error", strerror(entry->fixed.error));
+    if (entry->fixed.error) {
+        json_begin_object(json, "error");
+        json_put_text(json, "code", "unreadable");
+        json_put_text(json, "message", strerror(entry->fixed.error));
+        json_put_text(json, "hint", "");
+        json_put_bool(json, "retryable", false);
+        json_end_object(json);
+    }
     json_end_object(json);
 }
 
@@ -90,43 +98,6 @@ const char *file_path(const struct request *request, struct error *err)
     else
         error_named(err, ERR_INVALID, "invalid_path", "the path is too long");
     return NULL;
-}
-
-int file_range(const char *header, uint64_t size, uint64_t *out_start, uint64_t *out_end)
-{
-    char first[24] = "", last[24] = "";
-    uint64_t start, end;
-    int used = 0;
-
-    if (!header || !str_starts_with(header, "bytes="))
-        return 0;
-    header += 6;
-    if (sscanf(header, "%20[0-9]%n", first, &used) == 1)
-        header += used;
-    if (*header != '-')
-        return 0;
-    header++;
-    used = 0;
-    if (sscanf(header, "%20[0-9]%n", last, &used) == 1)
-        header += used;
-    if (*header || (!*first && !*last))
-        return 0;
-    if (!*first) { /* the last bytes */
-        if (str_to_u64(last, &end) < 0 || end == 0)
-            return -1;
-        *out_start = end < size ? size - end : 0;
-        *out_end = size;
-        return size ? 1 : -1;
-    }
-    if (str_to_u64(first, &start) < 0 || start >= size)
-        return -1;
-    if (!*last || str_to_u64(last, &end) < 0 || end >= size)
-        end = size - 1;
-    if (end < start)
-        return 0;
-    *out_start = start;
-    *out_end = end + 1;
-    return 1;
 }
 
 /* --- a request ------------------------------------------------------------------------------- */

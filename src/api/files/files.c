@@ -1,11 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of a sandbox: out, in, and what is where. */
 
 #include "api/files/files.h"
 
 #include "base/str.h"
 #include "core/metrics.h"
+#include "wire/http/http.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +71,7 @@ static bool choose_bytes(struct file_source *source)
 
     file_etag(&source->stat, etag);
     files->range = range_applies(files->request, etag)
-                       ? file_range(header, source->stat.size, &source->offset, &end)
+                       ? http_range(header, source->stat.size, &source->offset, &end)
                        : 0;
     source->length = end - source->offset;
     return files->range >= 0 && !files->request->is_head && !is_known(files->request, etag);
@@ -145,7 +148,7 @@ static void on_committed(struct file_writer *writer)
     request_reply(files->request, 201, &text);
 }
 
-/* What a sandbox's disk cannot hold anyway is not worth sending. */
+/* An upload that is larger than the sandbox's disk is refused before it is sent. */
 static uint64_t largest_upload(const struct file_call *call)
 {
     uint64_t disk = call->in_use ? session_limits(call->hold.session)->disk_bytes : 0;
@@ -393,13 +396,16 @@ static void get_stat(struct request *request)
         request_fail(request, &err);
 }
 
+enum { LIST_DEFAULT = 10000, LIST_MAXIMUM = 100000 };
+
 static void write_page(struct file_call *call, struct json_writer *json, const size_t *places,
                        size_t count)
 {
-    uint64_t limit = 10000, skip = 0;
+    uint64_t limit = LIST_DEFAULT, skip = 0;
     struct protocol_entry_view entry;
+    char next[24];
 
-    (void)request_parameter_u64(file_request_of(call)->request, "limit", 100000, &limit, NULL);
+    (void)request_parameter_limit(file_request_of(call)->request, LIST_MAXIMUM, &limit, NULL);
     (void)request_parameter_u64(file_request_of(call)->request, "cursor", INT64_MAX, &skip, NULL);
     json_begin_array(json, "entries");
     for (size_t i = skip < count ? (size_t)skip : count; i < count && i - skip < limit; i++) {
@@ -410,10 +416,8 @@ static void write_page(struct file_call *call, struct json_writer *json, const s
     }
     json_end_array(json);
     json_put_int(json, "total", (int64_t)count);
-    if (skip < count && count - skip > limit && limit)
-        json_put_int(json, "next_cursor", (int64_t)(skip + limit));
-    else
-        json_put_null(json, "next_cursor");
+    snprintf(next, sizeof(next), "%" PRIu64, skip + limit);
+    json_put_text(json, "next_cursor", skip < count && count - skip > limit ? next : NULL);
 }
 
 static void on_list(struct listing *listing)
@@ -452,12 +456,12 @@ static void start_list(struct file_call *call)
 static void get_list(struct request *request)
 {
     const char *path = request_parameter(request, "path");
-    uint64_t number;
+    uint64_t number = 1;
     struct error err = { 0 };
 
     if ((path && !file_path(request, &err)) ||
         request_parameter_u64(request, "depth", PROTOCOL_MAX_DEPTH, &number, &err) < 0 ||
-        request_parameter_u64(request, "limit", 100000, &number, &err) < 0 ||
+        request_parameter_limit(request, LIST_MAXIMUM, &number, &err) < 0 ||
         request_parameter_u64(request, "cursor", INT64_MAX, &number, &err) < 0)
         request_fail(request, &err);
     else
@@ -537,25 +541,25 @@ static void post_move(struct request *request)
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct route_parameter get_parameters[] = {
-    { "path", "string", "path of the file; a relative one starts in the workspace" },
+    { "path", "string", "path of the file; a relative one starts in the workspace", true },
     { 0 },
 };
 
 static const struct route_parameter put_parameters[] = {
-    { "path", "string", "path of the file; a relative one starts in the workspace" },
+    { "path", "string", "path of the file; a relative one starts in the workspace", true },
     { "mode", "string", "octal permissions; by default those of the file it replaces, or 0644" },
     { "fsync", "boolean", "1: flush the file to disk before the answer" },
     { 0 },
 };
 
 static const struct route_parameter delete_parameters[] = {
-    { "path", "string", "path of the file; a relative one starts in the workspace" },
+    { "path", "string", "path of the file; a relative one starts in the workspace", true },
     { "recursive", "boolean", "1: remove a directory with its contents" },
     { 0 },
 };
 
 static const struct route_parameter stat_parameters[] = {
-    { "path", "string", "path of the file; a relative one starts in the workspace" },
+    { "path", "string", "path of the file; a relative one starts in the workspace", true },
     { "follow", "boolean", "0: describe a symbolic link itself" },
     { 0 },
 };
@@ -565,7 +569,7 @@ static const struct route_parameter list_parameters[] = {
     { "depth", "integer",
       "levels of directories; 1 (default): the entries of the directory itself" },
     { "limit", "integer", "at most this many entries, 10000 by default" },
-    { "cursor", "integer", "next_cursor of the previous page" },
+    { "cursor", "string", "next_cursor of the previous page" },
     { 0 },
 };
 

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the routes of files share: a request about files, and what files look like as JSON. */
+/* Shared by the routes of files: a request about files, and files as JSON. */
 
 #include "agent/listing.h"
 #include "api/private.h"
@@ -51,10 +52,6 @@ void file_write_json(struct json_writer *json, const char *key, const char *path
 
 /* The path that the query names; NULL with an error. */
 const char *file_path(const struct request *request, struct error *err);
-
-/* A bytes=START-END header for a file of `size`: 1 when there is one range, 0 when the whole file
- * is meant, -1 when it lies outside. */
-int file_range(const char *header, uint64_t size, uint64_t *out_start, uint64_t *out_end);
 
 /* Whether a list of tags, or "*", names this one. */
 bool file_etag_is_in(const char *header, const char *etag);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finding files by their paths and lines by what is in them. */
 
 #include "api/files/files.h"
@@ -59,12 +60,8 @@ static const char *read_pattern(const struct request *request, uint64_t limit,
     }
     if (path && !file_path(request, err))
         return NULL;
-    if (request_parameter_u64(request, "limit", limit, &number, err) < 0)
+    if (request_parameter_limit(request, limit, &number, err) < 0)
         return NULL;
-    if (number == 0) {
-        error_named(err, ERR_INVALID, "invalid_parameter", "parameter limit must not be 0");
-        return NULL;
-    }
     *out_path = path ? path : ".";
     return pattern;
 }
@@ -88,8 +85,9 @@ static int check_glob(const char *name, const char *pattern, struct error *err)
         return 0;
     error_named(err, ERR_INVALID, "invalid_pattern", "parameter %s is not a valid path pattern",
                 name);
-    return error_hint(err, "it is relative to path, has neither . nor .. as a component, and every "
-                           "[ has its ]");
+    return error_hint(
+        err, "a pattern is relative to path, has neither . nor .. as a component, and every "
+             "[ has its ]");
 }
 
 /* --- glob ------------------------------------------------------------------------------------- */
@@ -189,7 +187,7 @@ static void fail_expression(struct file_call *call, const struct protocol_note_v
 
     error_named(&err, ERR_INVALID, "invalid_pattern", "the expression is malformed: %.*s",
                 (int)last->fixed.text_length, last->text);
-    error_hint(&err, "it is a POSIX extended regular expression; fixed=1 takes it as plain text");
+    error_hint(&err, "it is a POSIX extended regular expression; literal=1 takes it as plain text");
     request_fail(file_request_of(call)->request, &err);
 }
 
@@ -251,7 +249,7 @@ static void start_grep(struct file_call *call)
         .second = file_request_of(call)->second,
         .third = request_parameter(request, "glob"),
         .flags = (is_on(request, "hidden") ? FILE_HIDDEN : 0) |
-                 (is_on(request, "fixed") ? FILE_FIXED : 0) |
+                 (is_on(request, "literal") ? FILE_FIXED : 0) |
                  (is_on(request, "ignore_case") ? FILE_IGNORE_CASE : 0),
         .limit = (uint32_t)number_or(request, "limit", GREP_DEFAULT),
         .context = (uint32_t)number_or(request, "context", 0),
@@ -263,7 +261,7 @@ static void start_grep(struct file_call *call)
 
 static void get_grep(struct request *request)
 {
-    static const char *const switches[] = { "hidden", "fixed", "ignore_case", NULL };
+    static const char *const switches[] = { "hidden", "literal", "ignore_case", NULL };
     struct error err = { 0 };
     const char *path;
     const char *pattern = read_pattern(request, GREP_LIMIT, &path, &err);
@@ -281,7 +279,8 @@ static void get_grep(struct request *request)
 /* --- the table -------------------------------------------------------------------------------- */
 
 static const struct route_parameter glob_parameters[] = {
-    { "pattern", "string", "relative to path: *, ?, [a-z] inside a name, ** for any directories" },
+    { "pattern", "string", "relative to path: *, ?, [a-z] inside a name, ** for any directories",
+      true },
     { "path", "string", "directory to start in; the workspace by default" },
     { "limit", "integer", "entries, 1000 by default, 10000 at most" },
     { "hidden", "boolean", "1: match names that begin with a dot too" },
@@ -289,10 +288,10 @@ static const struct route_parameter glob_parameters[] = {
 };
 
 static const struct route_parameter grep_parameters[] = {
-    { "pattern", "string", "a POSIX extended regular expression" },
+    { "pattern", "string", "a POSIX extended regular expression", true },
     { "path", "string", "the directory to search; the workspace by default" },
     { "glob", "string", "only files whose path matches; without a slash: whose name matches" },
-    { "fixed", "boolean", "1: the pattern is plain text" },
+    { "literal", "boolean", "1: the pattern is plain text" },
     { "ignore_case", "boolean", "1: upper and lower case are the same" },
     { "context", "integer", "lines before and after each match, 20 at most" },
     { "limit", "integer", "matches, 200 by default, 5000 at most" },

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stored files (core/session/storage.h). Programs in a sandbox store and read files of their own session
  * over the storage socket: the execution that they belong to is their only credential, and it is
@@ -6,6 +7,7 @@
  */
 
 #include "core/session/storage.h"
+#include "api/pages.h"
 #include "api/private.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -31,6 +33,7 @@ static void put_entry(void *user, const struct storage_entry *entry)
 
     json_begin_object(json, NULL);
     json_put_text(json, "name", entry->name);
+    json_put_int(json, "size_bytes", (int64_t)entry->size);
     json_put_int(json, "size", (int64_t)entry->size);
     json_put_time(json, "modified", entry->modified_wall_us);
     json_end_object(json);
@@ -46,7 +49,7 @@ static void reply_list(struct request *request)
     storage_list(request->core->storage, request->session_id, put_entry, &json);
     json_end_array(&json);
     json_end_object(&json);
-    request_reply(request, 200, &text);
+    api_reply_page(request, &text, "files", "name");
 }
 
 static void refuse_unknown(struct request *request, const char *name)
@@ -54,11 +57,11 @@ static void refuse_unknown(struct request *request, const char *name)
     struct error err = { 0 };
 
     error_named(&err, ERR_NOT_FOUND, "file_not_found", "stored file \"%.200s\" not found", name);
-    error_hint(&err, "GET /api/v1/sessions/ID/storage lists the stored files");
+    error_hint_known(&err, HINT_STORED_FILES);
     request_fail(request, &err);
 }
 
-/* A browser saves it instead of showing it: whatever a program has stored must not run as a page of
+/* A browser saves the file instead of showing it: a file of a program must not run as a page of
  * this daemon. */
 static void reply_file(struct request *request, const char *session_id, const char *name)
 {
@@ -90,8 +93,10 @@ static void reply_url(struct request *request, int status, const char *name, int
 
     json_begin_object(&json, NULL);
     json_put_text(&json, "name", name);
-    if (size >= 0)
+    if (size >= 0) {
+        json_put_int(&json, "size_bytes", size);
         json_put_int(&json, "size", size);
+    }
     json_put_text(&json, "url", url);
     json_put_time(&json, "expires_at", expires_wall_s * 1000000);
     json_end_object(&json);
@@ -195,7 +200,7 @@ struct wish {
 };
 
 static const struct json_field url_fields[] = {
-    { "valid_for", JSON_KIND_SECONDS, offsetof(struct wish, valid_ms), .minimum = 1,
+    { "valid_seconds", JSON_KIND_SECONDS, offsetof(struct wish, valid_ms), .minimum = 1,
       .maximum = VALID_MAXIMUM_S },
 };
 
@@ -248,7 +253,7 @@ static void get_shared(struct request *request)
     }
     err = (struct error){ 0 };
     error_named(&err, ERR_NOT_FOUND, "url_not_found", "this URL is unknown or has expired");
-    error_hint(&err, "POST /api/v1/sessions/ID/storage/NAME/url gives a new one");
+    error_hint_known(&err, HINT_STORED_URL);
     request_fail(request, &err);
 }
 
@@ -262,6 +267,8 @@ static const struct route_answer put_answers[] = {
     { 429, "storage_full: names the setting" },
     { 0 },
 };
+
+static const struct route_parameter list_parameters[] = { API_PAGE_PARAMETERS, { 0 } };
 
 static const struct route_answer list_answers[] = {
     { 200, "{files: [{name, size, modified}]}" },
@@ -308,9 +315,9 @@ const struct route api_storage_routes[] = {
     { HTTP_GET, "/storage/{name}", get_file, "Inside a sandbox: read a stored file of the session",
       .access = ROUTE_PROGRAMS, .answers = file_answers },
     { HTTP_GET, "/storage", reply_list, "Inside a sandbox: list the stored files of the session",
-      .access = ROUTE_PROGRAMS, .answers = list_answers },
+      .access = ROUTE_PROGRAMS, .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, STORED, reply_list, "List the stored files of a session",
-      .session = ROUTE_ANY_SESSION, .answers = list_answers },
+      .session = ROUTE_ANY_SESSION, .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, STORED "/{name}", get_file, "One of them", .session = ROUTE_ANY_SESSION,
       .answers = file_answers },
     { HTTP_DELETE, STORED "/{name}", delete_file, "Remove one of them",
@@ -321,6 +328,6 @@ const struct route api_storage_routes[] = {
       .answers = url_answers },
     { HTTP_GET, "/api/v1/shared/{id}/{name}", get_shared, "Read a stored file by its URL",
       .access = ROUTE_ANYBODY, .any_origin = true, .parameters = shared_parameters,
-      .answers = shared_answers },
+      .answers = shared_answers, .home = ROUTE_OF_URL },
     { 0 },
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Changes of files as Server-Sent Events. Watching is looking: it does not keep a session from
  * being idle, and it ends with the sandbox.
@@ -8,7 +9,7 @@
 #include "core/core.h"
 #include "core/sandbox/sandbox.h"
 #include "face/events.h"
-#include "wire/sse.h"
+#include "wire/http/sse.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static bool take_notes(struct watch *watch)
     return used == 0;
 }
 
-/* What the sandbox has told before is still to be read: the end of the pipe is the end. */
+/* Events that the sandbox has sent are still in the pipe: the watch ends at the end of the pipe. */
 static void on_lost(struct file_call *call, const struct error *err UNUSED)
 {
     struct watch *watch = file_request_of(call)->extra;

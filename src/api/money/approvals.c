@@ -1,7 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routes of approvals: what waits for a decision, and the decision. */
 
 #include "core/money/approvals.h"
 
+#include "api/gather.h"
+#include "api/pages.h"
 #include "api/private.h"
 #include "auth/caller.h"
 #include "base/alloc.h"
@@ -26,7 +29,7 @@ int api_check_approver(const struct request *request, const char *owner, struct 
     if (api_is_approver(request, owner))
         return 0;
     error_named(err, ERR_FORBIDDEN, "approver_required", "this needs the role approver");
-    return error_hint(err, "ask an approver; 'sandglass approvals ls' lists pending approvals");
+    return error_hint_known(err, HINT_APPROVER);
 }
 
 static bool may_see(const struct request *request, const struct approval *approval)
@@ -44,7 +47,7 @@ static struct approval *find(struct request *request)
     if (approval && may_see(request, approval))
         return approval;
     error_named(&err, ERR_NOT_FOUND, "approval_not_found", "approval \"%.80s\" not found", id);
-    error_hint(&err, "GET /api/v1/approvals lists the approvals that you may see");
+    error_hint_known(&err, HINT_APPROVALS);
     request_fail(request, &err);
     return NULL;
 }
@@ -85,7 +88,7 @@ static void get_approvals(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
-    const char *session = request_parameter(request, "session");
+    const char *session = request_parameter(request, "session_id");
     const struct approval *approval = NULL;
     struct error err = { 0 };
     int state;
@@ -103,7 +106,7 @@ static void get_approvals(struct request *request)
     }
     json_end_array(&json);
     json_end_object(&json);
-    request_reply(request, 200, &text);
+    api_reply_page(request, &text, "approvals", "id");
 }
 
 /* --- waiting for the decision ---------------------------------------------------------------- */
@@ -166,7 +169,7 @@ static void get_approval(struct request *request)
     int64_t wait_ms = 0;
     struct error err = { 0 };
 
-    if (request_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
+    if (request_parameter_ms(request, "wait_seconds", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
         request_fail(request, &err);
         return;
     }
@@ -246,12 +249,14 @@ static void post_approval(struct request *request)
 
 static const struct route_parameter list_parameters[] = {
     { "state", "string", "pending (default), approved, denied, expired, cancelled or all" },
-    { "session", "string", "approvals of this session only" },
+    { "session_id", "string", "approvals of this session only" },
+    API_PAGE_PARAMETERS,
+    API_NODE_PARAMETER,
     { 0 },
 };
 
 static const struct route_parameter wait_parameters[] = {
-    { "wait", "number", "wait up to this many seconds for the decision" },
+    { "wait_seconds", "number", "wait up to this many seconds for the decision" },
     { 0 },
 };
 
@@ -279,12 +284,13 @@ static const struct route_answer post_answers[] = {
 
 const struct route api_approval_routes[] = {
     { HTTP_GET, "/api/v1/approvals", get_approvals, "List approvals", .parameters = list_parameters,
-      .answers = list_answers },
+      .answers = list_answers, .gather = api_gather_approvals },
     { HTTP_GET, "/api/v1/approvals/{approval}", get_approval,
       "Read an approval; can wait for the decision", .parameters = wait_parameters,
-      .answers = get_answers },
+      .answers = get_answers, .home = ROUTE_OF_APPROVAL },
     { HTTP_POST, "/api/v1/approvals/{approval}", post_approval, "Approve or deny a request",
       .body = ROUTE_JSON_BODY, .fields = decision_fields,
-      .field_count = ARRAY_LENGTH(decision_fields), .answers = post_answers },
+      .field_count = ARRAY_LENGTH(decision_fields), .answers = post_answers,
+      .home = ROUTE_OF_APPROVAL },
     { 0 },
 };

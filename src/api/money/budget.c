@@ -1,10 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routes of money: what a session, or an owner, may spend and has spent. */
 
 #include "core/money/budget.h"
 
 #include "api/private.h"
+#include "base/alloc.h"
 #include "base/money.h"
 #include "base/str.h"
+#include "core/core.h"
+
+#include <stdlib.h>
 
 /* --- of a session ---------------------------------------------------------------------------- */
 
@@ -77,6 +82,44 @@ static void reply_owner(struct request *request, const char *owner)
     request_reply_recorded(request, 200, &text);
 }
 
+/* With several nodes: the amounts of all of them are read, or the cap is set for all. */
+struct visit {
+    struct request *request;
+    struct grant_visit visit;
+    char *owner; /* owned */
+};
+
+static void on_visited(struct grant_visit *done)
+{
+    struct visit *visit = container_of(done, struct visit, visit);
+    struct request *request = visit->request;
+
+    if (done->err.code != ERR_NONE)
+        request_fail(request, &done->err);
+    else
+        reply_owner(request, visit->owner);
+}
+
+static void on_gone(struct request *request)
+{
+    struct visit *visit = request->state;
+
+    grant_visit_end(&visit->visit);
+    free(visit->owner);
+    free(visit);
+}
+
+static void visit_owner(struct request *request, const char *owner, int64_t cap)
+{
+    struct visit *visit = xnew(struct visit);
+
+    visit->request = request;
+    visit->owner = xstrdup(owner);
+    request->state = visit;
+    request->on_gone = on_gone;
+    budget_visit_owner(&visit->visit, request->core->budgets, owner, cap, on_visited);
+}
+
 static void get_owner_budget(struct request *request)
 {
     const char *owner;
@@ -84,6 +127,8 @@ static void get_owner_budget(struct request *request)
 
     if (find_owner(request, &owner, &err) < 0)
         request_fail(request, &err);
+    else if (core_is_clustered(request->core))
+        visit_owner(request, owner, GRANT_CAP_KEEP);
     else
         reply_owner(request, owner);
 }
@@ -101,6 +146,10 @@ static void patch_owner_budget(struct request *request)
     if (request_decode(request, &cap_usd, &err) < 0 || find_owner(request, &owner, &err) < 0 ||
         api_check_approver(request, owner, &err) < 0) {
         request_fail(request, &err);
+        return;
+    }
+    if (core_is_clustered(request->core)) {
+        visit_owner(request, owner, money_from_usd(cap_usd));
         return;
     }
     budget_set_owner_cap(request->core->budgets, owner, money_from_usd(cap_usd));
@@ -128,6 +177,7 @@ static const struct route_answer owner_answers[] = {
     { 200, "{owner, cap_usd, spent_usd, reserved_usd, remaining_usd}" },
     { 400, "a field is unknown, of the wrong type or out of range" },
     { 403, "approver_required" },
+    { 503, "cap_unconfirmed: with several nodes, the store does not answer" },
     { 0 },
 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "api/run/executions.h"
 #include "api/sessions/sessions.h"
 #include "base/alloc.h"
@@ -24,7 +25,7 @@ const struct json_field execution_fields[EXECUTION_FIELDS] = {
     { "secrets", JSON_KIND_TEXT_MAP, FIELD(secrets) },
     { "cwd", JSON_KIND_TEXT, FIELD(cwd), .max_length = 4095 },
     { "user", JSON_KIND_TEXT, FIELD(user), .max_length = 63 },
-    { "timeout", JSON_KIND_SECONDS, FIELD(timeout_ms), .maximum = SECONDS_MAXIMUM },
+    { "timeout_seconds", JSON_KIND_SECONDS, FIELD(timeout_ms), .maximum = SECONDS_MAXIMUM },
     { "background", JSON_KIND_BOOL, FIELD(background) },
     { "generation", JSON_KIND_INT, FIELD(generation), .minimum = 0, .maximum = 9e15 },
     { "key", JSON_KIND_TEXT, FIELD(key), .max_length = 256 },
@@ -95,13 +96,29 @@ static const char **list_texts(const json_t *list)
     return texts;
 }
 
-/* Who gives a key comes back for the execution, and who starts one in the background does not wait
- * for it. Everybody else stops what they started by leaving. */
+/* A caller who gives a key comes back for the execution, and a caller who starts it in the
+ * background does not wait for it. All other callers cancel their execution by leaving. */
 static bool cancels_by_leaving(const struct request *request, const struct fields *fields)
 {
     return json_is_boolean(json_object_get(request->body, "cancel_on_disconnect"))
                ? fields->cancel_on_disconnect
                : !fields->background && str_is_empty(fields->key);
+}
+
+/* The header and the field mean the same. */
+int execution_key(const struct request *request, const char **out_key, struct error *err)
+{
+    const char *field = json_string_value(json_object_get(request->body, "key"));
+
+    if (request_idempotency_key(request, out_key, err) < 0)
+        return -1;
+    if (str_is_empty(field))
+        return 0;
+    if (*out_key && !str_equal(*out_key, field))
+        return error_named(err, ERR_INVALID, "invalid_field",
+                           "key and the header Idempotency-Key must be the same");
+    *out_key = field;
+    return 0;
 }
 
 int execution_body_read(struct request *request, struct execution_body *body, struct error *err)
@@ -111,7 +128,7 @@ int execution_body_read(struct request *request, struct execution_body *body, st
 
     *body = (struct execution_body){ 0 };
     if (read_tty(request, wanted, err) < 0 || read_stdin(request, body, err) < 0 ||
-        json_decode(request->body, execution_fields, EXECUTION_FIELDS, &fields, err) < 0) {
+        request_decode(request, &fields, err) < 0 || execution_key(request, &fields.key, err) < 0) {
         execution_body_fini(body);
         return -1;
     }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The answer to a run of code in a context: one JSON document when it has ended, or as Server-Sent
  * Events
@@ -47,7 +48,7 @@ struct fields {
 const struct json_field context_run_fields[3] = {
     { "code", JSON_KIND_TEXT, offsetof(struct fields, code), .required = true,
       .max_length = CONTEXT_CODE_MAXIMUM },
-    { "timeout", JSON_KIND_SECONDS, offsetof(struct fields, timeout_ms),
+    { "timeout_seconds", JSON_KIND_SECONDS, offsetof(struct fields, timeout_ms),
       .maximum = SECONDS_MAXIMUM },
     { "cancel_on_disconnect", JSON_KIND_BOOL, offsetof(struct fields, cancel_on_disconnect) },
 };
@@ -170,9 +171,7 @@ static void put_end(struct json_writer *json, const struct context_run *run)
         json_put_int(json, "exit_code", run->exit_code);
     else
         json_put_null(json, "exit_code");
-    if (run->warning)
-        rule_describe(run->warning, warning, sizeof(warning));
-    json_put_text(json, "warning", run->warning ? warning : NULL);
+    json_put_text(json, "warning", context_run_warning(run, warning));
     json_put_text(json, "cause", run->cause);
     json_put_text(json, "replaced", run->replaced);
     json_put_bool(json, "context_lost", run->is_driver_killed || run->state == RUN_CRASHED);

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "api/run/contexts.h"
 
+#include "api/pages.h"
 #include "api/sessions/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -115,23 +117,56 @@ static const struct json_field context_fields[] = {
     { "env", JSON_KIND_TEXT_MAP, offsetof(struct fields, env) },
 };
 
+static size_t count_contexts(const struct session *session)
+{
+    const struct context *context;
+    size_t count = 0;
+
+    list_for_each (context, session_contexts(session), node)
+        count++;
+    return count;
+}
+
+/* The context that was made for the key; a new one when none was. */
+static struct context *open_by_key(const struct request *request, const struct fields *fields,
+                                   const char *env, const char *key, bool *out_is_new,
+                                   struct error *err)
+{
+    scoped(free) char *name = xasprintf("idempotency-key\n%s", key);
+    size_t before = count_contexts(request->session);
+    struct context *context = context_open(request->session, fields->language, name, err);
+
+    *out_is_new = context && count_contexts(request->session) > before;
+    if (*out_is_new) {
+        context->cwd = fields->cwd ? xstrdup(fields->cwd) : NULL;
+        context->env_json = env ? xstrdup(env) : NULL;
+    }
+    return context;
+}
+
 static void post_context(struct request *request)
 {
     struct fields fields = { .language = "python" };
     scoped(free) char *env = NULL;
     struct context *context;
     struct error err = { 0 };
+    const char *key;
+    bool is_new = true;
 
-    if (request_decode(request, &fields, &err) < 0) {
+    if (request_decode(request, &fields, &err) < 0 ||
+        request_idempotency_key(request, &key, &err) < 0) {
         request_fail(request, &err);
         return;
     }
     env = json_to_text(fields.env);
-    context = context_new(request->session, fields.language, fields.cwd, env, &err);
-    if (context)
+    context = key ? open_by_key(request, &fields, env, key, &is_new, &err)
+                  : context_new(request->session, fields.language, fields.cwd, env, &err);
+    if (!context)
+        request_fail(request, &err);
+    else if (is_new)
         start_interpreter(request, context, 201, true);
     else
-        request_fail(request, &err);
+        context_reply(request, 200, context);
 }
 
 /* --- the rest -------------------------------------------------------------------------------- */
@@ -148,7 +183,7 @@ static void get_contexts(struct request *request)
         context_write_json(context, &json, NULL);
     json_end_array(&json);
     json_end_object(&json);
-    request_reply(request, 200, &text);
+    api_reply_page(request, &text, "contexts", "id");
 }
 
 static void get_context(struct request *request)
@@ -207,6 +242,7 @@ static void post_run(struct request *request)
 
 static const struct route_answer start_answers[] = {
     { 201, "the context; its interpreter runs" },
+    { 200, "the context already made with this Idempotency-Key" },
     { 400, "unsupported_language, or a field is unknown or of the wrong type" },
     { 404, "session_not_found: unknown, or owned by another principal" },
     { 409, "language_unavailable or context_crashed: the interpreter could not be started" },
@@ -215,8 +251,10 @@ static const struct route_answer start_answers[] = {
     { 0 },
 };
 
+static const struct route_parameter list_parameters[] = { API_PAGE_PARAMETERS, { 0 } };
+
 static const struct route_answer list_answers[] = {
-    { 200, "{contexts}" },
+    { 200, "{contexts, next_cursor}" },
     { 404, "session_not_found: unknown, or owned by another principal" },
     { 0 },
 };
@@ -241,9 +279,9 @@ static const struct route_answer run_answers[] = {
 const struct route api_context_routes[] = {
     { HTTP_POST, CONTEXTS, post_context, "Start a context: an interpreter that keeps its state",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = context_fields,
-      .field_count = ARRAY_LENGTH(context_fields), .answers = start_answers },
+      .field_count = ARRAY_LENGTH(context_fields), .answers = start_answers, .idempotent = true },
     { HTTP_GET, CONTEXTS, get_contexts, "List the contexts of a session",
-      .session = ROUTE_LIVE_SESSION, .answers = list_answers },
+      .session = ROUTE_LIVE_SESSION, .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, CONTEXT, get_context, "Read a context", .session = ROUTE_LIVE_SESSION,
       .answers = context_answers },
     { HTTP_DELETE, CONTEXT, delete_context, "Remove a context and the code that runs in it",

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the routes of contexts share. */
+/* Shared by the routes of contexts. */
 
 #include "api/private.h"
 #include "core/run/context/context.h"

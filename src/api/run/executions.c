@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "api/run/executions.h"
 
 #include "base/alloc.h"
@@ -108,7 +109,7 @@ void api_find_execution(struct request *request, api_execution_fn *then)
 
 /* --- waiting --------------------------------------------------------------------------------- */
 
-/* What a request holds of an execution while it waits for it. */
+/* A request that waits for an execution. */
 struct wait {
     struct request *request;
     struct execution_wait wait;
@@ -122,7 +123,7 @@ static void wait_free(struct wait *wait)
     free(wait);
 }
 
-/* What has not begun is not worth a slot once its client has left. */
+/* A queued execution whose client has left is not worth a slot. */
 static bool waits_for_its_turn(const struct execution *execution)
 {
     const struct execution_facts *facts = execution_facts(execution);
@@ -261,11 +262,12 @@ static void on_repeated(struct request *request, const struct found_execution *f
 
 static void post_execution(struct request *request)
 {
-    const char *key = json_string_value(json_object_get(request->body, "key"));
+    const char *key;
     bool waits;
     struct error err = { 0 };
 
-    if (request_parameter_bool(request, "wait", &waits, &err) < 0)
+    if (request_parameter_bool(request, "wait", &waits, &err) < 0 ||
+        execution_key(request, &key, &err) < 0)
         request_fail(request, &err);
     else if (str_is_empty(key))
         start(request);
@@ -282,7 +284,7 @@ static void show(struct request *request, const struct found_execution *found)
 
     if (!found->live)
         execution_reply(request, 200, found);
-    else if (request_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0)
+    else if (request_parameter_ms(request, "wait_seconds", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0)
         request_fail(request, &err);
     else
         execution_reply_when_ended(request, found->live, 200, wait_ms);
@@ -341,7 +343,7 @@ static void get_executions(struct request *request)
     struct listing *listing;
     struct error err = { 0 };
 
-    if (request_parameter_u64(request, "limit", PAGE_MAXIMUM, &page.limit, &err) < 0 ||
+    if (request_parameter_limit(request, PAGE_MAXIMUM, &page.limit, &err) < 0 ||
         request_parameter_u64(request, "cursor", INT64_MAX, &page.behind, &err) < 0) {
         request_fail(request, &err);
         return;
@@ -369,7 +371,7 @@ static void cancel(struct request *request, const struct found_execution *found)
         execution_reply(request, 200, found);
         return;
     }
-    if (request_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
+    if (request_parameter_ms(request, "wait_seconds", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
         request_fail(request, &err);
         return;
     }
@@ -393,7 +395,7 @@ static const struct route_parameter start_parameters[] = {
 };
 
 static const struct route_parameter wait_parameters[] = {
-    { "wait", "string", "seconds to wait for the end" },
+    { "wait_seconds", "string", "seconds to wait for the end" },
     { 0 },
 };
 
@@ -434,7 +436,8 @@ static const struct route_answer answers[] = {
 const struct route api_execution_routes[] = {
     { HTTP_POST, EXECUTIONS, post_execution, "Run a program in a session", .body = ROUTE_JSON_BODY,
       .session = ROUTE_LIVE_SESSION, .fields = execution_fields, .field_count = EXECUTION_FIELDS,
-      .extras = execution_extras, .parameters = start_parameters, .answers = start_answers },
+      .extras = execution_extras, .parameters = start_parameters, .answers = start_answers,
+      .idempotent = true },
     { HTTP_GET, EXECUTIONS, get_executions, "List the executions of a session, newest first",
       .session = ROUTE_ANY_SESSION, .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, EXECUTIONS "/{execution}", get_execution, "Read an execution",

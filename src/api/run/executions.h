@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the routes of executions share. */
+/* Shared by the routes of executions. */
 
 #include "api/private.h"
 #include "service/executions.h"
@@ -38,6 +39,10 @@ static inline void scoped_execution_body_fini(struct execution_body *body)
 {
     execution_body_fini(body);
 }
+
+/* The caller's own id of a new execution, by its field or by the header Idempotency-Key; NULL without
+ * one. Borrowed from the request. */
+int execution_key(const struct request *request, const char **out_key, struct error *err);
 
 enum { EXECUTION_FIELDS = 14 };
 extern const struct json_field execution_fields[EXECUTION_FIELDS];

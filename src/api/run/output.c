@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The output of an execution as raw bytes, by offset: of one stream, or of both as they came.
  *

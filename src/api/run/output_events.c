@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An execution as Server-Sent Events, a writer of service/cursor.h:
  *
@@ -117,7 +118,7 @@ static bool send_piece(struct event_stream *events, unsigned stream, uint64_t li
         send_gap(events, stream, start + limit);
         return true;
     }
-    /* What is cut at a hole never becomes whole. */
+    /* A character that is cut at a hole never becomes whole. */
     if ((cursor_is_live(&events->cursor) && end == spool_length(spool)) ||
         start + (uint64_t)count < end)
         count -= (ssize_t)str_utf8_unfinished(bytes, (size_t)count);
@@ -143,7 +144,7 @@ static bool send_next(struct event_stream *events)
     return is_sent;
 }
 
-/* What came and could not be kept. */
+/* Output at the end that could not be kept. */
 static void send_last_gaps(struct event_stream *events)
 {
     for (unsigned i = 0; i < STREAM_COUNT; i++) {
@@ -188,7 +189,8 @@ static void on_drain(struct http_exchange *exchange)
         pump(request->state);
 }
 
-void execution_stream(struct request *request, struct execution *execution, bool cancels)
+static void stream_from(struct request *request, struct execution *execution, bool cancels,
+                        const uint64_t offsets[STREAM_COUNT])
 {
     struct event_stream *events = xnew(struct event_stream);
 
@@ -197,6 +199,7 @@ void execution_stream(struct request *request, struct execution *execution, bool
     events->cursor.on_change = on_change;
     cursor_open(&events->cursor,
                 &(struct found_execution){ .core = request->core, .live = execution }, CURSOR_BOTH);
+    memcpy(events->cursor.offsets, offsets, sizeof(events->cursor.offsets));
     cursor_follow(&events->cursor);
     request->state = events;
     request->on_gone = on_gone;
@@ -208,3 +211,75 @@ void execution_stream(struct request *request, struct execution *execution, bool
     event_answer_start(&events->answer);
     pump(events);
 }
+
+void execution_stream(struct request *request, struct execution *execution, bool cancels)
+{
+    stream_from(request, execution, cancels, (const uint64_t[STREAM_COUNT]){ 0 });
+}
+
+/* --- attached later -------------------------------------------------------------------------- */
+
+static int read_offset(struct request *request, struct spool *spool, const char *name,
+                       uint64_t *out_offset, struct error *err)
+{
+    uint64_t length = spool ? spool_length(spool) : 0;
+
+    if (request_parameter_u64(request, name, INT64_MAX, out_offset, err) < 0)
+        return -1;
+    if (*out_offset > length)
+        return error_named(err, ERR_INVALID, "offset_beyond_end",
+                           "parameter %s is %llu, beyond the end of the output, which has %llu "
+                           "bytes",
+                           name, (unsigned long long)*out_offset, (unsigned long long)length);
+    return 0;
+}
+
+static void on_found(struct request *request, const struct found_execution *found)
+{
+    uint64_t offsets[STREAM_COUNT] = { 0 };
+    struct cursor look = { 0 };
+    struct error err = { 0 };
+
+    if (!found->live) {
+        error_named(&err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
+                    found_execution_id(found), found_execution_state(found));
+        error_hint(&err, "read what it has written with GET .../output");
+        request_fail(request, &err);
+        return;
+    }
+    cursor_open(&look, found, CURSOR_BOTH);
+    for (unsigned i = 0; i < STREAM_COUNT && !err.code; i++)
+        (void)read_offset(request, look.output.streams[i], stream_names[i], &offsets[i], &err);
+    cursor_close(&look, false);
+    if (err.code)
+        request_fail(request, &err);
+    else
+        stream_from(request, found->live, false, offsets);
+}
+
+static void get_stream(struct request *request)
+{
+    api_find_execution(request, on_found);
+}
+
+static const struct route_parameter parameters[] = {
+    { "stdout", "integer", "byte of stdout to begin with, 0 by default" },
+    { "stderr", "integer", "byte of stderr to begin with, 0 by default" },
+    { 0 },
+};
+
+static const struct route_answer answers[] = {
+    { 200, "text/event-stream: started, stdout, stderr, gap and exit, as the answer that starts an "
+           "execution" },
+    { 404, "session_not_found, execution_not_found" },
+    { 409, "execution_not_running: it ended a while ago" },
+    { 416, "offset_beyond_end" },
+    { 0 },
+};
+
+const struct route api_stream_routes[] = {
+    { HTTP_GET, "/api/v1/sessions/{session}/executions/{execution}/stream", get_stream,
+      "Follow an execution as events; leaving does not cancel it", .session = ROUTE_ANY_SESSION,
+      .parameters = parameters, .answers = answers },
+    { 0 },
+};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input, signals and size of a running execution. */
 
 #include "api/run/executions.h"
@@ -167,7 +168,7 @@ static void on_stdin(struct request *request, const struct found_execution *foun
 
     if (!execution)
         return;
-    /* Whoever asks for the end again waits for the one that is on its way. */
+    /* A caller who asks for the end again waits for the end that is on its way. */
     if (request_parameter_bool(request, "eof", &ends, &err) < 0 ||
         ((!ends || execution_stdin_has_ended(execution)) &&
          execution_write_stdin(execution, NULL, 0, &err) < 0)) {
@@ -316,16 +317,17 @@ static const struct route_answer answers[] = {
 
 const struct route api_input_routes[] = {
     { HTTP_POST, EXECUTION "/stdin", post_stdin, "Write to the input of an execution",
+      .unrecorded = true, .body = ROUTE_BYTES_BODY, .session = ROUTE_ANY_SESSION,
+      .parameters = stdin_parameters, .answers = stdin_answers },
+    { HTTP_PUT, EXECUTION "/stdin", post_stdin, "As POST", .unrecorded = true,
       .body = ROUTE_BYTES_BODY, .session = ROUTE_ANY_SESSION, .parameters = stdin_parameters,
       .answers = stdin_answers },
-    { HTTP_PUT, EXECUTION "/stdin", post_stdin, "As POST", .body = ROUTE_BYTES_BODY,
-      .session = ROUTE_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
     { HTTP_POST, EXECUTION "/signal", post_signal,
       "Send a signal to an execution, or to its process tree", .body = ROUTE_JSON_BODY,
       .session = ROUTE_ANY_SESSION, .fields = signal_fields,
       .field_count = ARRAY_LENGTH(signal_fields), .extras = signal_extras, .answers = answers },
     { HTTP_POST, EXECUTION "/resize", post_resize, "Resize the terminal of an execution",
-      .body = ROUTE_JSON_BODY, .session = ROUTE_ANY_SESSION, .fields = resize_fields,
-      .field_count = ARRAY_LENGTH(resize_fields), .answers = answers },
+      .unrecorded = true, .body = ROUTE_JSON_BODY, .session = ROUTE_ANY_SESSION,
+      .fields = resize_fields, .field_count = ARRAY_LENGTH(resize_fields), .answers = answers },
     { 0 },
 };

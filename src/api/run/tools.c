@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tools of a model: what there is, and calls. The answer to a call is one JSON document when it
  * is over, or as Server-Sent Events
@@ -8,6 +9,7 @@
  * A client that leaves has interrupted its call.
  */
 
+#include "api/pages.h"
 #include "api/private.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -89,7 +91,7 @@ static const struct tool *find_tool(const struct request *request, struct error 
     if (tool)
         return tool;
     error_named(err, ERR_NOT_FOUND, "tool_not_found", "unknown tool \"%.60s\"", name);
-    error_hint(err, "GET /api/v1/tools lists the tools");
+    error_hint_known(err, HINT_TOOLS);
     return NULL;
 }
 
@@ -99,7 +101,9 @@ static int check_call(const struct request *request, const struct tool *tool, st
 
     if (tool->needs_session && !*request->session_id) {
         error_named(err, ERR_INVALID, "session_needed", "%s needs a session", tool->name);
-        return error_hint(err, "POST /api/v1/sessions/{id}/tools/%s", tool->name);
+        error_hint(err, "POST /api/v1/sessions/{id}/tools/%s", tool->name);
+        err->hint_kind = HINT_SESSION_NEEDED;
+        return -1;
     }
     if (client && strlen(client) > 128)
         return error_named(err, ERR_INVALID, "invalid_parameter",
@@ -159,7 +163,7 @@ static void get_tools(struct request *request)
         tool_write_json(tool, &json, NULL);
     json_end_array(&json);
     json_end_object(&json);
-    request_reply(request, 200, &text);
+    api_reply_page(request, &text, "tools", "name");
 }
 
 static void post_interrupt(struct request *request)
@@ -173,6 +177,8 @@ static void post_interrupt(struct request *request)
     json_end_object(&json);
     request_reply(request, 200, &text);
 }
+
+static const struct route_parameter list_parameters[] = { API_PAGE_PARAMETERS, { 0 } };
 
 static const struct route_parameter call_parameters[] = {
     { "client", "string",
@@ -191,7 +197,8 @@ static const struct route_answer call_answers[] = {
 };
 
 static const struct route_answer list_answers[] = {
-    { 200, "{tools:[{name, title, description, annotations, needs_session, input_schema}]}" },
+    { 200, "{tools:[{name, title, description, annotations, needs_session, input_schema}], "
+           "next_cursor}" },
     { 0 },
 };
 
@@ -204,9 +211,10 @@ static const struct route_answer interrupt_answers[] = {
 
 const struct route api_tool_routes[] = {
     { HTTP_GET, "/api/v1/tools", get_tools, "List the tools for models, with their JSON schemas",
-      .answers = list_answers },
+      .parameters = list_parameters, .answers = list_answers },
     { HTTP_POST, "/api/v1/tools/{tool}", post_tool, "Call a tool that finds its session itself",
-      .body = ROUTE_JSON_BODY, .parameters = call_parameters, .answers = call_answers },
+      .body = ROUTE_JSON_BODY, .parameters = call_parameters, .answers = call_answers,
+      .home = ROUTE_PLACED },
     { HTTP_POST, "/api/v1/sessions/{session}/tools/{tool}", post_tool,
       "Call a tool; the body holds its arguments", .body = ROUTE_JSON_BODY,
       .session = ROUTE_LIVE_SESSION, .parameters = call_parameters, .answers = call_answers },

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waiting for something that an execution does: a text in its output, or a port that it serves. */
 
 #include "api/run/executions.h"
@@ -74,7 +75,8 @@ static int read_wish(const struct request *request, struct condition_wish *wish,
                                      .timeout_ms = TIMEOUT_DEFAULT_MS };
     if (request_parameter_u64(request, "port", PORT_MAXIMUM, &port, err) < 0 ||
         request_parameter_u64(request, "offset", INT64_MAX, &wish->offset, err) < 0 ||
-        request_parameter_ms(request, "timeout", WAIT_MAXIMUM_MS, &wish->timeout_ms, err) < 0)
+        request_parameter_ms(request, "timeout_seconds", WAIT_MAXIMUM_MS, &wish->timeout_ms, err) <
+            0)
         return -1;
     wish->port = (unsigned)port;
     if (!wish->text == !wish->port)
@@ -117,7 +119,7 @@ static const struct route_parameter wait_parameters[] = {
     { "stream", "string", "stream to search: stdout or stderr; both by default" },
     { "offset", "integer", "byte offset at which the search starts" },
     { "port", "integer", "TCP port to wait for: a program inside the sandbox listens on it" },
-    { "timeout", "string", "seconds to wait, 30 by default and an hour at most" },
+    { "timeout_seconds", "string", "seconds to wait, 30 by default and an hour at most" },
     { 0 },
 };
 

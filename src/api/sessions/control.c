@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routes that change a session: policy, lease, pause, its sandbox, and the end of many at once. */
 
+#include "api/gather.h"
 #include "api/sessions/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -25,9 +27,11 @@ struct patch {
 static const struct json_field patch_fields[] = {
     { "labels", JSON_KIND_TEXT_MAP, PATCH(labels), .max_length = 256 },
     { "secrets", JSON_KIND_TEXT_MAP, PATCH(secrets), .max_length = ENVIRONMENT_MAXIMUM },
-    { "timeout", JSON_KIND_SECONDS, PATCH(timeout_ms), .maximum = SECONDS_MAXIMUM },
-    { "idle_timeout", JSON_KIND_SECONDS, PATCH(idle_timeout_ms), .maximum = SECONDS_MAXIMUM },
-    { "max_lifetime", JSON_KIND_SECONDS, PATCH(max_lifetime_ms), .maximum = SECONDS_MAXIMUM },
+    { "lease_seconds", JSON_KIND_SECONDS, PATCH(timeout_ms), .maximum = SECONDS_MAXIMUM },
+    { "idle_timeout_seconds", JSON_KIND_SECONDS, PATCH(idle_timeout_ms),
+      .maximum = SECONDS_MAXIMUM },
+    { "max_lifetime_seconds", JSON_KIND_SECONDS, PATCH(max_lifetime_ms),
+      .maximum = SECONDS_MAXIMUM },
     { "on_timeout", JSON_KIND_TEXT, PATCH(on_timeout) },
     { "auto_restart", JSON_KIND_BOOL, PATCH(auto_restart),
       .present_offset = PATCH(has_auto_restart) },
@@ -81,7 +85,7 @@ struct keepalive {
 };
 
 static const struct json_field keepalive_fields[] = {
-    { "timeout", JSON_KIND_SECONDS, offsetof(struct keepalive, timeout_ms),
+    { "lease_seconds", JSON_KIND_SECONDS, offsetof(struct keepalive, timeout_ms),
       .maximum = SECONDS_MAXIMUM },
     { "exact", JSON_KIND_BOOL, offsetof(struct keepalive, exact) },
 };
@@ -150,8 +154,8 @@ struct replacement {
 
 static const struct json_field replacement_fields[] = {
     { "flavor", JSON_KIND_TEXT, REPLACEMENT(flavor), .max_length = 128 },
-    { "memory", JSON_KIND_SIZE, REPLACEMENT(memory), .minimum = 4 << 20, .maximum = 1e15 },
-    { "disk", JSON_KIND_SIZE, REPLACEMENT(disk), .minimum = 1 << 20, .maximum = 1e15 },
+    { "memory_bytes", JSON_KIND_SIZE, REPLACEMENT(memory), .minimum = 4 << 20, .maximum = 1e15 },
+    { "disk_bytes", JSON_KIND_SIZE, REPLACEMENT(disk), .minimum = 1 << 20, .maximum = 1e15 },
     { "cpus", JSON_KIND_NUMBER, REPLACEMENT(cpus), .minimum = 0.01, .maximum = 1024 },
     { "pids", JSON_KIND_INT, REPLACEMENT(pids), .minimum = 2, .maximum = 4194304 },
 };
@@ -246,7 +250,7 @@ static void removal_reply(struct removal *removal)
             continue;
         json_begin_object(&json, NULL);
         json_put_text(&json, "id", removal->items[i].op.id);
-        request_write_error(&json, "error", &removal->items[i].op.err);
+        request_write_error(removal->request, &json, "error", &removal->items[i].op.err);
         json_end_object(&json);
         json_end_object(&json);
     }
@@ -343,7 +347,8 @@ static void delete_sessions(struct request *request)
 
     if (api_read_filter(request, &filter, &err) < 0 ||
         request_parameter_bool(request, "dry_run", &dry_run, &err) < 0 ||
-        request_parameter_ms(request, "idle_longer_than", INT64_MAX / 2000, &idle_ms, &err) < 0) {
+        request_parameter_ms(request, "idle_longer_than_seconds", INT64_MAX / 2000, &idle_ms,
+                             &err) < 0) {
         request_fail(request, &err);
         return;
     }
@@ -367,9 +372,10 @@ static void delete_sessions(struct request *request)
 static const struct route_parameter removal_parameters[] = {
     { "label", "string", "name=value; may be repeated, all must match" },
     { "state", "string", "open, paused or ending" },
-    { "idle_longer_than", "string", "sessions not used for this long only" },
+    { "idle_longer_than_seconds", "string", "sessions not used for this long only" },
     { "dry_run", "boolean", "list the matching sessions, end none" },
     { "owner", "string", "sessions of this owner; administrators only" },
+    API_NODE_PARAMETER,
     { 0 },
 };
 
@@ -412,12 +418,12 @@ static const struct route_answer accepted_answers[] = {
 const struct route api_control_routes[] = {
     { HTTP_DELETE, "/api/v1/sessions", delete_sessions,
       "End all matching sessions of the caller; answers when they are gone",
-      .parameters = removal_parameters, .answers = removal_answers },
+      .parameters = removal_parameters, .answers = removal_answers, .gather = api_gather_removals },
     { HTTP_PATCH, SESSION, patch_session, "Change labels, clocks and policy",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = patch_fields,
       .field_count = ARRAY_LENGTH(patch_fields), .answers = changed_answers },
     { HTTP_POST, SESSION "/keepalive", post_keepalive,
-      "The lease ends at now plus timeout; never earlier than before unless exact",
+      "The lease ends at now plus lease_seconds; never earlier than before unless exact",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = keepalive_fields,
       .field_count = ARRAY_LENGTH(keepalive_fields), .answers = changed_answers },
     { HTTP_POST, SESSION "/pause", post_pause, "Freeze the sandbox of a session",

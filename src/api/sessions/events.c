@@ -1,15 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happened, as Server-Sent Events: the id of each is its number, so that Last-Event-ID goes on
- * where a broken connection ended. What is in the store comes first, in pages, then what happens.
+ * Events as Server-Sent Events: the id of each is its number, so that Last-Event-ID goes on where a
+ * broken connection ended. Events in the store come first, in pages, then new ones as they happen.
  */
 
 #include "core/events.h"
+#include "api/gather.h"
 #include "api/private.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "face/events.h"
 #include "service/event_page.h"
-#include "wire/sse.h"
+#include "wire/http/sse.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -158,13 +160,23 @@ static void on_drain(struct http_exchange *exchange)
         read_page(reader);
 }
 
-/* What is still in the store ends the answer when it was read: on_page(). */
+/* If events of the store are still to be read, on_page() ends the answer after them. */
 static void on_end(struct timer *timer)
 {
     struct event_reader *reader = container_of(timer, struct event_reader, end);
 
     if (!reader->is_reading && !reader->is_behind)
         end_answer(reader);
+}
+
+/* A node that reads for a client of its own has to know where it begins, to go on from there. */
+static void send_start(const struct event_reader *reader)
+{
+    char text[48];
+    int length = snprintf(text, sizeof(text), "id: %llu\n\n", (unsigned long long)reader->last);
+
+    if (reader->request->relay && !*reader->session_id)
+        http_respond_write(reader->request->exchange, text, (size_t)length);
 }
 
 /* --- beginning ------------------------------------------------------------------------------- */
@@ -179,12 +191,29 @@ static int read_start(const struct request *request, uint64_t *out_after, struct
     return request_parameter_u64(request, "after", INT64_MAX, out_after, err);
 }
 
+/* The owner of the events; NULL for those of all owners. As for a list of sessions, but an
+ * administrator need not ask. */
+static int read_owner(const struct request *request, const char **out_owner, struct error *err)
+{
+    const char *owner = request_parameter(request, "owner");
+
+    *out_owner = request->any_owner ? NULL : request->owner;
+    if (!owner)
+        return 0;
+    *out_owner = str_equal(owner, "*") ? NULL : owner;
+    if (request_may_name_owner(request))
+        return 0;
+    return error_named(err, ERR_FORBIDDEN, "forbidden",
+                       "only an operator may follow another owner's sessions");
+}
+
 static void begin(struct request *request, const char *session_id, uint64_t after, bool follows)
 {
     struct event_reader *reader;
+    const char *owner;
     struct error err = { 0 };
 
-    if (read_start(request, &after, &err) < 0 ||
+    if (read_start(request, &after, &err) < 0 || read_owner(request, &owner, &err) < 0 ||
         request_parameter_bool(request, "follow", &follows, &err) < 0) {
         request_fail(request, &err);
         return;
@@ -194,7 +223,7 @@ static void begin(struct request *request, const char *session_id, uint64_t afte
     reader->core = request->core;
     reader->last = after;
     reader->follows = follows && !request->is_head;
-    reader->owner = request->any_owner ? NULL : xstrdup(request->owner);
+    reader->owner = owner ? xstrdup(owner) : NULL;
     snprintf(reader->session_id, sizeof(reader->session_id), "%s", session_id);
     memcpy(reader->watcher.session_id, reader->session_id, sizeof(reader->session_id));
     reader->watcher.owner = reader->owner;
@@ -205,6 +234,7 @@ static void begin(struct request *request, const char *session_id, uint64_t afte
     http_respond_on_drain(request->exchange, on_drain);
     event_answer_init(&reader->answer, request);
     event_answer_start(&reader->answer);
+    send_start(reader);
     if (reader->follows) {
         events_watch(request->core->events, &reader->watcher);
     }
@@ -228,6 +258,14 @@ static const struct route_parameter parameters[] = {
     { 0 },
 };
 
+static const struct route_parameter cluster_parameters[] = {
+    { "after", "string", "events after this one only, as with Last-Event-ID" },
+    { "follow", "boolean", "0 ends the answer after the past events" },
+    { "owner", "string", "events of this owner's sessions, * for all owners; operators only" },
+    API_NODE_PARAMETER,
+    { 0 },
+};
+
 static const struct route_answer answers[] = {
     { 200, "text/event-stream; the id of an event is its number" },
     { 404, "session_not_found: unknown, or owned by another principal" },
@@ -236,7 +274,7 @@ static const struct route_answer answers[] = {
 
 const struct route api_event_routes[] = {
     { HTTP_GET, "/api/v1/events", get_events, "Events of the caller's sessions",
-      .parameters = parameters, .answers = answers },
+      .parameters = cluster_parameters, .answers = answers, .gather = api_gather_events },
     { HTTP_GET, "/api/v1/sessions/{session}/events", get_session_events,
       "Events of a session, past and live", .session = ROUTE_ANY_SESSION, .parameters = parameters,
       .answers = answers },

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GET …/history: all that is kept of a session, in order: its events, and with the end of each
  * execution what was run and what came of it. It is in the store, so it is there when the sandbox,
@@ -355,7 +356,7 @@ static int read_parameters(const struct request *request, struct history *histor
             err, ERR_INVALID, "invalid_parameter",
             "parameter limit applies to pages only; format jsonl returns everything");
     if (request_parameter_u64(request, "cursor", INT64_MAX, &history->after, err) < 0 ||
-        request_parameter_u64(request, "limit", PAGE_MAXIMUM, &history->limit, err) < 0 ||
+        request_parameter_limit(request, PAGE_MAXIMUM, &history->limit, err) < 0 ||
         request_parameter_bool(request, "output", &history->with_output, err) < 0)
         return -1;
     if (history->limit == 0)
@@ -392,7 +393,7 @@ static void get_history(struct request *request)
 }
 
 static const struct route_parameter parameters[] = {
-    { "cursor", "integer", "entries after this cursor only: next_cursor of the previous page" },
+    { "cursor", "string", "entries after this cursor only: next_cursor of the previous page" },
     { "limit", "integer", "entries per page; 100 by default, 1000 at most" },
     { "output", "boolean", "0 leaves out the output of programs" },
     { "format", "string", "json (pages), or jsonl: everything, a line for each entry" },

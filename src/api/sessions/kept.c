@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files that were kept when a sandbox ended (keep.h), of live and of ended sessions: what there
  * is, all of it as a tar, and single files. The archive is read on a worker's thread.
@@ -54,6 +55,7 @@ static void list_member(struct reading *reading, const struct tar_member *member
     json_begin_object(&reading->json, NULL);
     json_put_text(&reading->json, "path", path);
     json_put_text(&reading->json, "type", type_name(member->type));
+    json_put_int(&reading->json, "size_bytes", (int64_t)member->size);
     json_put_int(&reading->json, "size", (int64_t)member->size);
     json_put_time(&reading->json, "modified", member->modified_s * 1000000);
     json_end_object(&reading->json);
@@ -151,7 +153,7 @@ static void answer_file(struct reading *reading)
     else
         error_named(&err, ERR_NOT_FOUND, "file_not_found",
                     "file \"%.200s\" is not among the kept files", reading->path);
-    error_hint(&err, "GET /api/v1/sessions/%s/kept lists the kept files", request->session_id);
+    error_hint_known(&err, HINT_KEPT_FILES);
     request_fail(request, &err);
 }
 
@@ -161,6 +163,7 @@ static void answer_list(struct reading *reading)
 
     json_end_array(&reading->json);
     (void)fstat(reading->fd, &status);
+    json_put_int(&reading->json, "size_bytes", status.st_size);
     json_put_int(&reading->json, "bytes", status.st_size);
     json_put_time(&reading->json, "kept_at",
                   status.st_mtim.tv_sec * 1000000 + status.st_mtim.tv_nsec / 1000);
@@ -262,7 +265,7 @@ static void get_kept_archive(struct request *request)
 }
 
 static const struct route_parameter file_parameters[] = {
-    { "path", "string", "path relative to the workspace, as listed" },
+    { "path", "string", "path relative to the workspace, as listed", true },
     { 0 },
 };
 

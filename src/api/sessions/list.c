@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "api/sessions/sessions.h"
 
 #include "base/alloc.h"
@@ -43,8 +44,19 @@ static int read_state(const struct request *request, struct session_filter *filt
     return 0;
 }
 
-/* Whose sessions are asked for; NULL for those of every owner. An administrator means their own, too, unless
- * the request says otherwise. */
+static int read_ids(const struct request *request, struct session_filter *filter, struct error *err)
+{
+    const char *ids = request_parameter(request, "ids");
+
+    if (!ids || session_filter_set_ids(filter, ids) == 0)
+        return 0;
+    return error_named(err, ERR_INVALID, "invalid_parameter",
+                       "parameter ids must be ids of sessions with commas between them, %d at most",
+                       SESSION_FILTER_IDS);
+}
+
+/* The owner of the sessions; NULL for those of all owners. Without a parameter an administrator
+ * gets their own sessions, too. */
 static const char *wanted_owner(const struct request *request)
 {
     const char *owner = request_may_name_owner(request) ? request_parameter(request, "owner")
@@ -64,7 +76,8 @@ int api_read_filter(const struct request *request, struct session_filter *filter
         return error_hint(err, "operators are callers with the role admin or, without "
                                "authentication, root and the user of the daemon");
     }
-    if (read_labels(request, filter, err) == 0 && read_state(request, filter, err) == 0)
+    if (read_labels(request, filter, err) == 0 && read_state(request, filter, err) == 0 &&
+        read_ids(request, filter, err) == 0)
         return 0;
     session_filter_fini(filter);
     return -1;
@@ -124,6 +137,13 @@ static void on_page(struct session_page *page)
     listing_free(listing);
 }
 
+/* A node that joins the pages of all nodes asks those before its cursor for the total alone. */
+static int read_limit(const struct request *request, uint64_t *limit, struct error *err)
+{
+    return request->relay ? request_parameter_u64(request, "limit", PAGE_MAXIMUM, limit, err)
+                          : request_parameter_limit(request, PAGE_MAXIMUM, limit, err);
+}
+
 static int read_page(struct request *request, struct session_page *page, struct error *err)
 {
     *page = (struct session_page){ .cursor = request_parameter(request, "cursor"),
@@ -132,7 +152,7 @@ static int read_page(struct request *request, struct session_page *page, struct 
                                    .on_session = on_session,
                                    .done = on_page };
     if (api_read_filter(request, &page->filter, err) < 0 ||
-        request_parameter_u64(request, "limit", PAGE_MAXIMUM, &page->limit, err) < 0)
+        read_limit(request, &page->limit, err) < 0)
         return -1;
     if (!session_page_knows_cursor(page))
         return error_named(err, ERR_INVALID, "invalid_parameter",

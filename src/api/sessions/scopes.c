@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * POST /scopes: a lease on an owner, held for as long as the answer is read.
  *
  * The first line of the answer is {"owner": …}; empty lines follow now and then. When the
- * connection goes, for whatever reason, all sessions of that owner are ended.
+ * connection ends, for any reason, all sessions of that owner are ended.
  */
 
 #include "core/session/scopes.h"
@@ -11,8 +12,10 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/core.h"
 #include "core/metrics.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_MAXIMUM = 200, HEARTBEAT_US = 15 * 1000 * 1000 };
@@ -21,6 +24,7 @@ struct scope {
     struct request *request;
     struct scope_lease lease;
     struct timer heartbeat;
+    char *name; /* owned: the owner, as the caller names it */
 };
 
 struct scope_body {
@@ -37,6 +41,7 @@ static void on_gone(struct request *request)
 
     timer_stop(&scope->heartbeat);
     scope_lease_release(&scope->lease);
+    free(scope->name);
     free(scope);
 }
 
@@ -77,7 +82,8 @@ static int find_name(const struct request *request, char minted[ID_SIZE], const 
     return 0;
 }
 
-/* Whose sessions a request with this name in its attribution header is about; allocated. */
+/* The owner of sessions that a request with this name in its attribution header opens;
+ * allocated. */
 static int find_owner(const struct request *request, const char *name, char **out_owner,
                       struct error *err)
 {
@@ -94,19 +100,30 @@ static int find_owner(const struct request *request, const char *name, char **ou
     return error_hint(err, "without it, label the sessions and DELETE /api/v1/sessions?label=…");
 }
 
-static void reply(struct scope *scope, const char *name)
+static void reply(struct scope *scope)
 {
     struct http_exchange *exchange = scope->request->exchange;
     scoped(buffer_fini) struct buffer line = BUFFER_INIT(4096);
     struct json_writer json = JSON_WRITER(&line);
 
     json_begin_object(&json, NULL);
-    json_put_text(&json, "owner", name);
+    json_put_text(&json, "owner", scope->name);
     json_end_object(&json);
     buffer_append_byte(&line, '\n');
     metrics_add(scope->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_start(exchange, 201, "application/x-ndjson", -1);
     http_respond_write(exchange, line.data, line.length);
+    timer_arm_in(&scope->heartbeat, HEARTBEAT_US);
+}
+
+static void on_taken(struct scope_lease *lease, const struct error *err)
+{
+    struct scope *scope = container_of(lease, struct scope, lease);
+
+    if (err)
+        request_fail(scope->request, err);
+    else
+        reply(scope);
 }
 
 static void post_scope(struct request *request)
@@ -123,17 +140,19 @@ static void post_scope(struct request *request)
         return;
     }
     scope = xnew(struct scope);
-    if (scope_lease_take(&scope->lease, request->core->scopes, owner, &err) < 0) {
-        request_fail(request, &err);
-        free(scope);
-        return;
-    }
     scope->request = request;
+    scope->name = xstrdup(name);
     timer_init(&scope->heartbeat, request->core->loop, on_heartbeat);
-    timer_arm_in(&scope->heartbeat, HEARTBEAT_US);
     request->state = scope;
     request->on_gone = on_gone;
-    reply(scope, name);
+    if (core_is_clustered(request->core)) {
+        if (scope_lease_ask(&scope->lease, request->core->scopes, owner, on_taken, &err) < 0)
+            request_fail(request, &err);
+    } else if (scope_lease_take(&scope->lease, request->core->scopes, owner, &err) < 0) {
+        request_fail(request, &err);
+    } else {
+        reply(scope);
+    }
 }
 
 static const struct route_answer answers[] = {
@@ -142,6 +161,7 @@ static const struct route_answer answers[] = {
     { 400, "invalid_field" },
     { 403, "delegate_required" },
     { 409, "scope_taken: another scope holds this owner" },
+    { 503, "with several nodes: the store does not answer" },
     { 0 },
 };
 

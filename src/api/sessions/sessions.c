@@ -1,16 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "api/sessions/sessions.h"
 
+#include "api/gather.h"
+#include "api/sessions/options.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "config/config.h"
 #include "core/sandbox/usage.h"
-#include "wire/image_ref.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_MAXIMUM = 256, LABELS_MAXIMUM = 64, USUAL_BYTES = 2000 };
+enum { USUAL_BYTES = 2000 };
 
 /* --- shared ---------------------------------------------------------------------------------- */
 
@@ -109,89 +109,20 @@ void session_call_ended(struct session_op *op)
 /* --- create ---------------------------------------------------------------------------------- */
 
 struct create {
-    const char *key, *template_name, *flavor, *backend, *network, *on_timeout;
-    json_t *labels, *env, *secrets;
-    uint64_t memory, disk;
-    double cpus;
-    int64_t pids, timeout_ms, idle_timeout_ms, max_lifetime_ms;
-    bool preload, auto_restart, auto_resume, keep_files;
-    bool has_preload, has_auto_restart, has_auto_resume, has_keep_files;
+    const char *key;
+    json_t *env, *secrets;
+    struct session_options options;
 };
 
 #define CREATE(name) offsetof(struct create, name)
+#define OPTION(name) offsetof(struct create, options.name)
 
 static const struct json_field create_fields[] = {
     { "key", JSON_KIND_TEXT, CREATE(key), .max_length = KEY_MAXIMUM },
-    { "template", JSON_KIND_TEXT, CREATE(template_name), .max_length = IMAGE_REF_TEXT_SIZE - 1 },
-    { "flavor", JSON_KIND_TEXT, CREATE(flavor), .max_length = 128 },
-    { "backend", JSON_KIND_TEXT, CREATE(backend), .max_length = 32 },
-    { "labels", JSON_KIND_TEXT_MAP, CREATE(labels), .max_length = 256 },
+    SESSION_OPTION_FIELDS(OPTION),
     { "env", JSON_KIND_TEXT_MAP, CREATE(env), .max_length = ENVIRONMENT_MAXIMUM },
     { "secrets", JSON_KIND_TEXT_MAP, CREATE(secrets), .max_length = ENVIRONMENT_MAXIMUM },
-    { "memory", JSON_KIND_SIZE, CREATE(memory), .minimum = 4 << 20, .maximum = 1e15 },
-    { "disk", JSON_KIND_SIZE, CREATE(disk), .minimum = 1 << 20, .maximum = 1e15 },
-    { "cpus", JSON_KIND_NUMBER, CREATE(cpus), .minimum = 0.01, .maximum = 1024 },
-    { "pids", JSON_KIND_INT, CREATE(pids), .minimum = 2, .maximum = 4194304 },
-    { "network", JSON_KIND_TEXT, CREATE(network), .max_length = 32 },
-    { "timeout", JSON_KIND_SECONDS, CREATE(timeout_ms), .maximum = SECONDS_MAXIMUM },
-    { "idle_timeout", JSON_KIND_SECONDS, CREATE(idle_timeout_ms), .maximum = SECONDS_MAXIMUM },
-    { "max_lifetime", JSON_KIND_SECONDS, CREATE(max_lifetime_ms), .maximum = SECONDS_MAXIMUM },
-    { "on_timeout", JSON_KIND_TEXT, CREATE(on_timeout), .max_length = 32 },
-    { "preload", JSON_KIND_BOOL, CREATE(preload), .present_offset = CREATE(has_preload) },
-    { "auto_restart", JSON_KIND_BOOL, CREATE(auto_restart),
-      .present_offset = CREATE(has_auto_restart) },
-    { "auto_resume", JSON_KIND_BOOL, CREATE(auto_resume),
-      .present_offset = CREATE(has_auto_resume) },
-    { "keep_files", JSON_KIND_BOOL, CREATE(keep_files), .present_offset = CREATE(has_keep_files) },
 };
-
-static int choose(const char *field, const char *text, const char *const *names, int *out_index,
-                  struct error *err)
-{
-    if (!text)
-        return 0;
-    for (int i = 0; names[i]; i++) {
-        if (str_equal(text, names[i])) {
-            *out_index = i;
-            return 0;
-        }
-    }
-    return error_named(err, ERR_INVALID, "invalid_field", "%s must be %s or %s, not \"%.32s\"",
-                       field, names[0], names[1], text);
-}
-
-static const char *const network_names[] = { "none", "open", NULL };
-static const char *const timeout_names[] = { "kill", "pause", NULL };
-
-/* A template is a name, a name with a version, or a reference to an image: nothing that leads
- * elsewhere. */
-static int check_template(const char *name, struct error *err)
-{
-    struct image_ref ref;
-
-    if (!name || (path_is_plain_name(name) && *name != '.') ||
-        image_ref_parse(&ref, name, NULL) == 0)
-        return 0;
-    return error_named(err, ERR_INVALID, "invalid_field", "template \"%.64s\" is not a valid name",
-                       name);
-}
-
-static int check_labels(const json_t *labels, struct error *err)
-{
-    const char *name;
-    json_t *value;
-
-    if (json_object_size(labels) > LABELS_MAXIMUM)
-        return error_named(err, ERR_INVALID, "invalid_field", "labels must be at most %d",
-                           LABELS_MAXIMUM);
-    json_object_foreach((json_t *)labels, name, value)
-    {
-        if (!*name || strlen(name) > 64 || strpbrk(name, "=\n"))
-            return error_named(err, ERR_INVALID, "invalid_field",
-                               "labels: \"%.64s\" is not a valid label name", name);
-    }
-    return 0;
-}
 
 int check_variables(const char *field, const json_t *variables, struct error *err)
 {
@@ -215,48 +146,20 @@ int check_variables(const char *field, const json_t *variables, struct error *er
 static int read_create(struct request *request, struct create *create,
                        struct session_request *wanted, struct error *err)
 {
-    int network = -1, on_timeout = -1;
-
     if (request_decode(request, create, err) < 0 ||
-        check_template(create->template_name, err) < 0 ||
-        choose("network", create->network, network_names, &network, err) < 0 ||
-        choose("on_timeout", create->on_timeout, timeout_names, &on_timeout, err) < 0 ||
-        check_labels(create->labels, err) < 0 || check_variables("env", create->env, err) < 0 ||
+        session_options_read(request, &create->options, wanted, err) < 0 ||
+        check_variables("env", create->env, err) < 0 ||
         check_variables("secrets", create->secrets, err) < 0)
         return -1;
     if (create->key && !*create->key)
         return error_named(err, ERR_INVALID, "invalid_field", "key must not be empty");
-    *wanted = (struct session_request){
-        .owner = request->owner,
-        .on_behalf_of = request->on_behalf_of,
-        .key = create->key,
-        .idempotency_key = request_header(request, "idempotency-key"),
-        .template_name = create->template_name,
-        .flavor = create->flavor,
-        .backend = create->backend,
-        .limits = { .memory_bytes = create->memory,
-                    .disk_bytes = create->disk,
-                    .cpu_millis = (uint32_t)lround(create->cpus * 1000),
-                    .pids = (uint32_t)create->pids },
-        .network = network,
-        .timeout_ms = create->timeout_ms,
-        .idle_timeout_ms = create->idle_timeout_ms,
-        .max_lifetime_ms = create->max_lifetime_ms,
-        .on_timeout = on_timeout,
-        .preload = create->has_preload ? create->preload : -1,
-        .auto_restart = create->has_auto_restart ? create->auto_restart : -1,
-        .auto_resume = create->has_auto_resume ? create->auto_resume : -1,
-        .keep_files = create->has_keep_files ? create->keep_files : -1,
-    };
-    if (wanted->idempotency_key && strlen(wanted->idempotency_key) > KEY_MAXIMUM)
-        return error_named(err, ERR_INVALID, "invalid_header",
-                           "Idempotency-Key is longer than %d bytes", KEY_MAXIMUM);
+    wanted->key = create->key;
     return 0;
 }
 
 static void post_session(struct request *request)
 {
-    struct create create = { .timeout_ms = -1, .idle_timeout_ms = -1, .max_lifetime_ms = -1 };
+    struct create create = { .options = SESSION_OPTIONS_INIT };
     scoped(free) char *labels = NULL;
     scoped(free) char *env = NULL;
     scoped(free) char *secrets = NULL;
@@ -265,19 +168,21 @@ static void post_session(struct request *request)
     struct error err = { 0 };
 
     if (read_create(request, &create, &wanted, &err) < 0) {
+        session_options_fini(&create.options);
         request_fail(request, &err);
         return;
     }
-    wanted.labels_json = labels = json_to_text(create.labels);
+    wanted.labels_json = labels = json_to_text(create.options.labels);
     wanted.env_json = env = json_to_text(create.env);
     wanted.secrets_json = secrets = json_to_text(create.secrets);
     call = session_call_new(request);
     session_open(request->core, &wanted, &call->op, session_call_done);
+    session_options_fini(&create.options);
 }
 
 /* --- one ------------------------------------------------------------------------------------- */
 
-/* One that has ended is not there for use any more, and still there to be looked at. */
+/* An ended session cannot be used, and its record can still be read. */
 static void reply_with_session(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
@@ -366,8 +271,10 @@ static const struct route_parameter list_parameters[] = {
     { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
     { "cursor", "string", "next_cursor of the previous page" },
     { "owner", "string", "sessions of this owner, * for all owners; operators only" },
+    { "ids", "string", "live sessions with these ids only, with commas between them" },
     { "usage", "boolean",
       "1: measure the usage of the sandboxes now; default: the last measurement" },
+    API_NODE_PARAMETER,
     { 0 },
 };
 
@@ -401,9 +308,9 @@ const struct route api_session_routes[] = {
     { HTTP_POST, "/api/v1/sessions", post_session,
       "Create a session, or return the one with this key", .body = ROUTE_JSON_BODY,
       .fields = create_fields, .field_count = ARRAY_LENGTH(create_fields),
-      .answers = create_answers },
+      .answers = create_answers, .home = ROUTE_PLACED, .idempotent = true },
     { HTTP_GET, "/api/v1/sessions", api_list_sessions, "List the caller's sessions",
-      .parameters = list_parameters, .answers = list_answers },
+      .parameters = list_parameters, .answers = list_answers, .gather = api_gather_sessions },
     { HTTP_GET, "/api/v1/sessions/{session}", get_session,
       "Read a session by id or key:KEY, with its sandbox and clocks", .session = ROUTE_ANY_SESSION,
       .parameters = session_parameters, .answers = session_answers },

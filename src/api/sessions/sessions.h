@@ -1,11 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the routes of sessions share: filters, and answers with a session. */
+/* Shared by the routes of sessions: filters, and answers with a session. */
 
 #include "api/private.h"
 #include "service/sessions.h"
 
 enum {
+    KEY_MAXIMUM = 256,               /* bytes of a key that a caller gives */
     SECONDS_MAXIMUM = 315360000,     /* ten years: longer is taken for a mistake */
     ENVIRONMENT_MAXIMUM = 128 * 1024 /* bytes of all variables together */
 };

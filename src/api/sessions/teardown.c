@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Teardown by a page that is being closed: the page is given a URL while it lives, and all it has
  * to do in the end is to send something there.
@@ -26,9 +27,10 @@ struct wish {
 };
 
 static const struct json_field fields[] = {
-    { "valid_for", JSON_KIND_SECONDS, offsetof(struct wish, valid_ms), .minimum = 1,
+    { "valid_seconds", JSON_KIND_SECONDS, offsetof(struct wish, valid_ms), .minimum = 1,
       .maximum = VALID_MAXIMUM_S },
-    { "grace", JSON_KIND_SECONDS, offsetof(struct wish, grace_ms), .maximum = GRACE_MAXIMUM_S },
+    { "grace_seconds", JSON_KIND_SECONDS, offsetof(struct wish, grace_ms),
+      .maximum = GRACE_MAXIMUM_S },
 };
 
 static int64_t now_wall_s(const struct request *request)
@@ -49,13 +51,14 @@ static void reply_token(struct request *request, const struct teardown_token *to
     json_put_text(&json, "session_id", token->session_id);
     json_put_text(&json, "url", url);
     json_put_time(&json, "expires_at", token->expires_wall_s * 1000000);
+    json_put_double(&json, "grace_seconds", (double)token->grace_ms / 1000);
     json_put_double(&json, "grace", (double)token->grace_ms / 1000);
     json_end_object(&json);
     request_reply_recorded(request, 201, &text);
 }
 
-/* Whoever asks for it shows the session to somebody: a teardown that is in its grace was that of a
- * page which is back. */
+/* A server that asks for a token renders a page of the session: a teardown in its grace came from a
+ * reload, and is dropped. */
 static void post_token(struct request *request)
 {
     struct wish wish = { .valid_ms = VALID_DEFAULT_MS, .grace_ms = GRACE_DEFAULT_MS };
@@ -81,12 +84,12 @@ static void refuse(struct request *request)
     struct error err = { 0 };
 
     error_named(&err, ERR_NOT_FOUND, "token_not_found", "this URL is unknown or has expired");
-    error_hint(&err, "POST /api/v1/sessions/ID/teardown-token gives one");
+    error_hint(&err, "POST /api/v1/sessions/ID/teardown-token gives a new URL");
     request_fail(request, &err);
 }
 
 /* The answer is the same whether there was something to tear down or not: the page is gone before
- * it comes, and whoever else has the URL learns nothing. What the page sent along is not read. */
+ * it comes, and another holder of the URL learns nothing. The body of the beacon is not read. */
 static void post_teardown(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(256);
@@ -137,6 +140,6 @@ const struct route api_teardown_routes[] = {
       .answers = token_answers },
     { HTTP_POST, TEARDOWN_PATH "{token}", post_teardown,
       "Tear down by URL: no credentials, headers or content type needed", .access = ROUTE_ANYBODY,
-      .any_origin = true, .answers = teardown_answers },
+      .any_origin = true, .answers = teardown_answers, .home = ROUTE_OF_URL },
     { 0 },
 };
