@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tools/list and tools/call. A call first finds its session, then runs; what a command writes in
  * the meantime is told as progress, to those who have asked for it.
@@ -7,6 +8,7 @@
 #include "base/str.h"
 #include "mcp/private.h"
 #include "service/find.h"
+#include "service/home.h"
 #include "tools/tool.h"
 
 #include <stdlib.h>
@@ -17,7 +19,7 @@ enum {
     PROGRESS_MAXIMUM = 8 * 1024, /* bytes in one: what is more is left out */
 };
 
-/* What every tool that works in a session takes here. */
+/* Arguments that every tool that works in a session has over MCP. */
 static const struct tool_argument session_arguments[] = {
     { .name = "session_id",
       .kind = TOOL_TEXT,
@@ -33,8 +35,9 @@ static const struct tool_argument session_arguments[] = {
 struct call {
     struct mcp_request *request; /* borrowed: it releases us */
     const struct tool *tool;
-    json_t *arguments;       /* owned; the tool's own */
-    struct mcp_place *place; /* while the session is being opened */
+    json_t *arguments;              /* owned; the tool's own */
+    struct mcp_place *place;        /* while the session is being opened */
+    struct home_question *question; /* while the home of one that is not here is looked up */
     struct tool_call running;
     bool is_running, is_cancelled, is_answered;
     char session_id[ID_SIZE]; /* "" without one */
@@ -45,6 +48,13 @@ struct call {
     struct buffer output;
     uint64_t written; /* bytes so far */
     struct timer progress;
+};
+
+/* A question to the store, which may outlive its call. */
+struct home_question {
+    struct session_home home;
+    struct call *call; /* NULL when it has gone */
+    struct error err;  /* what is told when the session is nowhere */
 };
 
 /* --- tools/list ------------------------------------------------------------------------------ */
@@ -199,11 +209,12 @@ static void answer(struct call *call)
     mcp_result_send(&result, request);
 }
 
-/* What the model can mend is for the model to read. */
+/* An error that the model can correct is a result, so that the model reads it. */
 static void answer_error(struct mcp_request *request, const struct error *err)
 {
-    scoped(free) char *text = *err->hint ? xasprintf("ERROR: %s (%s).", err->message, err->hint)
-                                         : xasprintf("ERROR: %s.", err->message);
+    const char *hint = error_hint_for(err, SURFACE_MCP);
+    scoped(free) char *text = *hint ? xasprintf("ERROR: %s (%s).", err->message, hint)
+                                    : xasprintf("ERROR: %s.", err->message);
     struct mcp_result result;
 
     mcp_result_begin(&result, request);
@@ -270,7 +281,9 @@ static void on_done(struct tool_call *running)
 static void run(struct call *call)
 {
     struct mcp_request *request = call->request;
-    const char *client = request->client ? request->client->id : NULL;
+    const char *client = request->client   ? request->client->id
+                         : *request->guest ? request->guest
+                                           : NULL;
     scoped(free) char *labels = client && mcp_client_is_leased(client) ? mcp_client_labels(client)
                                                                        : NULL;
 
@@ -318,7 +331,8 @@ static void on_placed(struct mcp_place *place)
     run(call);
 }
 
-/* Nobody knows the id of a session that was made for a client who has left. */
+/* A client that has left was not told the id of the session that was made for its call, so the
+ * session ends. */
 static void end_unknown_session(const struct call *call)
 {
     struct session *session = NULL;
@@ -337,6 +351,8 @@ static void call_release(struct mcp_request *request)
     timer_stop(&call->progress);
     if (call->place)
         mcp_place_abandon(call->place);
+    if (call->question)
+        call->question->call = NULL;
     if (call->is_running)
         tool_call_fini(&call->running);
     buffer_fini(&call->output);
@@ -386,16 +402,55 @@ static int take_reference(struct call *call, const struct tool_argument *row, co
     return 0;
 }
 
-static int find_session(struct call *call, const char *reference, struct error *err)
+static void on_home(struct session_home *home)
+{
+    struct home_question *question = container_of(home, struct home_question, home);
+    struct call *call = question->call;
+
+    if (home->found == HOME_LIVE && !str_is_empty(home->node)) {
+        error_named(&question->err, ERR_CONFLICT, "home_elsewhere",
+                    "session %s is on node %.64s, and this connection is with node %.64s", home->id,
+                    home->node, call ? call->request->mcp->parts.node : "");
+        error_hint(&question->err,
+                   "connect to that node, or use MCP over HTTP at /mcp of any node");
+    }
+    if (call) {
+        call->question = NULL;
+        answer_error(call->request, &question->err);
+    }
+    session_home_fini(home);
+    free(question);
+}
+
+/* Messages over HTTP are relayed to the home before they come here; those of a pipe are not. */
+static void look_for_home(struct call *call, const char *reference, const struct error *err)
+{
+    struct home_question *question = xnew(struct home_question);
+
+    question->call = call;
+    question->err = *err;
+    call->question = question;
+    session_home_find(&question->home, call->request->mcp->parts.core, &call->request->identity,
+                      reference, on_home);
+}
+
+/* -1 when there is no such session, and what is to be told of it; 0 when it goes on, now or later. */
+static int find_and_run(struct call *call, const char *reference, struct error *err)
 {
     const struct mcp_request *request = call->request;
     const struct session *session =
         find_live_session(request->mcp->parts.core, &request->identity, reference, err);
 
-    if (!session)
-        return error_hint(err, "it may have ended; leave session_id out to work in the session of "
-                               "this connection");
-    memcpy(call->session_id, session_id(session), sizeof(call->session_id));
+    if (session) {
+        memcpy(call->session_id, session_id(session), sizeof(call->session_id));
+        run(call);
+        return 0;
+    }
+    error_hint(err, "it may have ended; leave session_id out to work in the session of "
+                    "this connection");
+    if (!request->mcp->parts.node || !find_may_exist(reference))
+        return -1;
+    look_for_home(call, reference, err);
     return 0;
 }
 
@@ -426,10 +481,7 @@ static int choose_session(struct call *call, struct error *err)
         call->place = mcp_place_open(call->request, key, on_placed, call);
         return 0;
     }
-    if (find_session(call, session, err) < 0)
-        return -1;
-    run(call);
-    return 0;
+    return find_and_run(call, session, err);
 }
 
 static int read_params(struct call *call, struct error *err)

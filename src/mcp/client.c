@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -32,7 +33,7 @@ static bool is_busy(const struct mcp_client *client)
     return client->channel || !list_is_empty(&client->requests) || client->attached > 0;
 }
 
-/* Nothing came from it for too long: it has forgotten to say that it goes. */
+/* The client has sent nothing for too long: it has left without DELETE. */
 static void on_idle(struct timer *timer)
 {
     struct mcp_client *client = container_of(timer, struct mcp_client, idle);
@@ -53,7 +54,7 @@ void mcp_client_touch(struct mcp_client *client)
         timer_arm_in(&client->idle, idle_ms * 1000);
 }
 
-/* The one that was not heard of for the longest time, if it does nothing, makes room. */
+/* Ends the client that has been idle for the longest time, if there are too many. */
 static int make_room(struct mcp *mcp, struct error *err)
 {
     struct mcp_client *client;
@@ -174,6 +175,7 @@ void mcp_client_free(struct mcp_client *client)
     list_for_each_safe (link, following, &client->links, node)
         link_free(client, link);
     mcp_identity_fini(&client->identity);
+    mcp_wishes_free(client->wishes);
     free(client);
 }
 
@@ -233,7 +235,7 @@ static void on_finish(struct deferred *deferred)
     finish(container_of(deferred, struct mcp_ending, deferred));
 }
 
-/* One that takes too long is told as an error, and goes on without us. */
+/* A session whose end takes too long is told as an error, and ends without us. */
 static void on_ended(struct session_op *op)
 {
     struct mcp_ending *ending = container_of(op, struct session_ending, op)->ending;

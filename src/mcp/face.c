@@ -1,11 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The MCP face: /mcp over HTTP. Callers are identified as on every face; the messages are the
  * business of the server, and so are its answers, which are JSON-RPC.
  */
 
+#include "base/alloc.h"
+#include "base/str.h"
+#include "face/home.h"
 #include "face/request.h"
 #include "face/trail.h"
 #include "mcp/private.h"
+#include "service/find.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static void on_gone(struct request *request)
 {
@@ -19,14 +27,71 @@ static void hand_over(struct request *request, struct mcp_exchange *exchange)
     request->on_gone = on_gone;
 }
 
+/* --- which node, where there are several --------------------------------------------------------- */
+
+/* The node that has the client, when it is another one; allocated. */
+static char *other_node(const struct request *request, char out_id[ID_SIZE])
+{
+    const struct mcp *mcp = request->context;
+    char *node;
+
+    mcp_client_header_read(request->exchange, out_id, &node);
+    if (node && mcp->parts.node && !str_equal(node, mcp->parts.node))
+        return node;
+    free(node);
+    return NULL;
+}
+
+static bool may_leave(const struct request *request)
+{
+    return request->faces->parts.cluster && !request->relay;
+}
+
+/* When the node that has the client is lost, its session may have another home, and that node knows
+ * the client again by it. */
+static void find_client(struct request *request, request_fn *here)
+{
+    char id[ID_SIZE];
+    scoped(free) char *node = may_leave(request) ? other_node(request, id) : NULL;
+    scoped(free) char *session = node ? xasprintf("key:" MCP_KEY "%s", id) : NULL;
+
+    if (node)
+        request_go_to_node(request, node, session, request->raw_body, here);
+    else
+        here(request);
+}
+
+static const char *text_at(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return str_is_empty(text) ? NULL : text;
+}
+
+/* The session that a message works in, an id or key:KEY, allocated; NULL when it names none. */
+static char *session_of(const json_t *message)
+{
+    static const char scheme[] = "sandglass://";
+    const json_t *params = json_object_get(message, "params");
+    const json_t *arguments = json_object_get(params, "arguments");
+    const char *uri = text_at(params, "uri");
+    const char *key = text_at(arguments, "key");
+
+    if (text_at(arguments, "session_id"))
+        return xstrdup(text_at(arguments, "session_id"));
+    if (key)
+        return xasprintf("key:%s", key);
+    if (uri && str_starts_with(uri, scheme))
+        return xstrndup(uri + strlen(scheme), strcspn(uri + strlen(scheme), "/"));
+    return NULL;
+}
+
 /* --- POST ------------------------------------------------------------------------------------ */
 
 /* For the audit log: the method, the tool, and the tool's arguments, among which the log knows what
- * it has to leave out. What cannot be read is the server's to refuse. */
-static void note_message(struct request *request, const struct buffer *body)
+ * it has to leave out. The server refuses messages that cannot be read. */
+static void note_message(struct request *request, const json_t *message)
 {
-    scoped(json_decref) json_t *message = body->length ? json_read(body->data, body->length, NULL)
-                                                       : NULL;
     const json_t *params = json_object_get(message, "params");
     json_t *arguments = json_object_get(params, "arguments");
 
@@ -36,14 +101,75 @@ static void note_message(struct request *request, const struct buffer *body)
     audit_trail_body(request);
 }
 
-static void on_message(struct http_exchange *http, struct buffer *body)
+static json_t *read_again(const struct request *request)
 {
-    struct request *request = http_exchange_user(http);
+    const struct buffer *body = request->raw_body;
+
+    return body->length ? json_read(body->data, body->length, NULL) : NULL;
+}
+
+/* Whether the message works in a session of this node, for a client of any node. */
+static bool is_about_here(const struct request *request)
+{
+    scoped(json_decref) json_t *message = read_again(request);
+    scoped(free) char *session = session_of(message);
     struct caller_identity caller = request_identity(request);
 
-    note_message(request, body);
-    hand_over(request, mcp_post(request->context, &caller, http,
-                                body->length ? (const void *)body->data : "", body->length));
+    return session && find_live_session(request->core, &caller, session, NULL);
+}
+
+static void answer_message(struct request *request)
+{
+    const struct buffer *body = request->raw_body;
+    struct caller_identity caller = request_identity(request);
+    char id[ID_SIZE];
+    scoped(free) char *node = other_node(request, id);
+
+    hand_over(request,
+              mcp_post(request->context, &caller, request->exchange, node && is_about_here(request),
+                       body->length ? (const void *)body->data : "", body->length));
+}
+
+/* The session is here, or there is none. The first message of a client, and one that makes a session
+ * of its own, may go to any node. */
+static void choose_node(struct request *request)
+{
+    scoped(json_decref) json_t *message = NULL;
+    scoped(free) char *session = NULL;
+    const char *method;
+
+    if (!may_leave(request) || is_about_here(request)) {
+        answer_message(request);
+        return;
+    }
+    message = read_again(request);
+    session = session_of(message);
+    method = text_at(message, "method");
+    if (!session && !request_header(request, "mcp-session-id") &&
+        (str_equal(method, "initialize") || str_equal(method, "tools/call")))
+        request_place_new(request, request->raw_body, answer_message);
+    else
+        find_client(request, answer_message);
+}
+
+static void take_message(struct request *request, const struct buffer *body)
+{
+    scoped(json_decref) json_t *message = NULL;
+    scoped(free) char *session = NULL;
+
+    request->raw_body = body;
+    message = read_again(request);
+    note_message(request, message);
+    session = may_leave(request) ? session_of(message) : NULL;
+    if (session)
+        request_find_home_of(request, session, body, choose_node);
+    else
+        choose_node(request);
+}
+
+static void on_message(struct http_exchange *http, struct buffer *body)
+{
+    take_message(http_exchange_user(http), body);
 }
 
 static void post_mcp(struct request *request)
@@ -81,7 +207,7 @@ static void upgrade(struct request *request, const struct caller_identity *calle
     http_respond_upgrade(request->exchange, MCP_UPGRADE, on_data);
 }
 
-static void get_mcp(struct request *request)
+static void get_here(struct request *request)
 {
     struct caller_identity caller = request_identity(request);
 
@@ -91,11 +217,21 @@ static void get_mcp(struct request *request)
         hand_over(request, mcp_get(request->context, &caller, request->exchange));
 }
 
-static void delete_mcp(struct request *request)
+static void get_mcp(struct request *request)
+{
+    find_client(request, get_here);
+}
+
+static void delete_here(struct request *request)
 {
     struct caller_identity caller = request_identity(request);
 
     hand_over(request, mcp_delete(request->context, &caller, request->exchange));
+}
+
+static void delete_mcp(struct request *request)
+{
+    find_client(request, delete_here);
 }
 
 /* --- the routes ------------------------------------------------------------------------------ */
@@ -124,9 +260,11 @@ static const struct route_answer delete_answers[] = {
 
 static const struct route routes[] = {
     { HTTP_POST, "/mcp", post_mcp, "Send a message of the Model Context Protocol (JSON-RPC)",
-      .body = ROUTE_MESSAGE_BODY, .answers = post_answers },
-    { HTTP_GET, "/mcp", get_mcp, "Messages of the MCP server", .answers = get_answers },
-    { HTTP_DELETE, "/mcp", delete_mcp, "End an MCP session", .answers = delete_answers },
+      .body = ROUTE_MESSAGE_BODY, .answers = post_answers, .home = ROUTE_OF_MESSAGE },
+    { HTTP_GET, "/mcp", get_mcp, "Messages of the MCP server", .answers = get_answers,
+      .home = ROUTE_OF_MESSAGE },
+    { HTTP_DELETE, "/mcp", delete_mcp, "End an MCP session", .answers = delete_answers,
+      .home = ROUTE_OF_MESSAGE },
     { 0 },
 };
 

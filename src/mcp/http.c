@@ -1,9 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streamable HTTP: which message belongs to whom, in both eras of the protocol. */
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "face/request.h"
 #include "mcp/private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,12 +36,42 @@ static struct mcp_stream_options read_accept(const struct http_exchange *http)
     };
 }
 
+/* --- whose it is ------------------------------------------------------------------------------ */
+
+char *mcp_client_header(const struct mcp *mcp, const char *client_id)
+{
+    struct buffer text = BUFFER_INIT(1024);
+
+    buffer_append_text(&text, client_id);
+    if (mcp->parts.node) {
+        buffer_append_byte(&text, '.');
+        (void)http_escape(&text, mcp->parts.node);
+    }
+    return buffer_steal_text(&text);
+}
+
+/* A header that is too long for an id is that of no client. */
+void mcp_client_header_read(const struct http_exchange *http, char out_id[ID_SIZE], char **out_node)
+{
+    const char *text = header(http, "mcp-session-id");
+    size_t length = text ? strcspn(text, ".") : 0;
+
+    *out_node = NULL;
+    snprintf(out_id, ID_SIZE, "%.*s", (int)MIN(length, (size_t)ID_SIZE), text ? text : "");
+    if (!text || !text[length])
+        return;
+    text += length + 1;
+    *out_node = xmalloc(strlen(text) + 1);
+    request_unescape(text, strlen(text), *out_node);
+}
+
 /* --- a message on its way in ----------------------------------------------------------------- */
 
 struct arrival {
     struct mcp *mcp;
     const struct caller_identity *caller;
     struct http_exchange *http;
+    bool is_guest;
     struct jsonrpc_message message;
 };
 
@@ -55,14 +88,26 @@ static struct mcp_exchange *accept_silently(struct arrival *arrival)
     return NULL;
 }
 
-static struct mcp_exchange *start(struct arrival *arrival, struct mcp_client *client)
+static const char *guest_version(const struct arrival *arrival)
+{
+    const char *version = header(arrival->http, "mcp-protocol-version");
+    const char *known = version ? mcp_version_find(version) : NULL;
+
+    return known ? known : mcp_version_find("2025-03-26");
+}
+
+/* `guest`: the id of a client of another node; NULL: none. */
+static struct mcp_exchange *start(struct arrival *arrival, struct mcp_client *client,
+                                  const char *guest)
 {
     struct mcp_stream_options options = read_accept(arrival->http);
     struct mcp_source source = {
         .mcp = arrival->mcp,
         .client = client,
         .caller = arrival->caller,
-        .is_stateless = !client,
+        .is_stateless = !client && !guest,
+        .guest = guest,
+        .guest_version = guest ? guest_version(arrival) : NULL,
     };
     struct mcp_exchange *exchange;
     struct mcp_stream *stream;
@@ -88,7 +133,8 @@ static bool says_stateless(const struct arrival *arrival)
            str_equal(header(arrival->http, "mcp-protocol-version"), MCP_VERSION_STATELESS);
 }
 
-/* What the body is about, for those on the way who do not read it. */
+/* The tool, prompt or resource that the request names. The header Mcp-Name repeats it for proxies
+ * that do not read bodies. */
 static const char *name_of(const struct jsonrpc_message *message)
 {
     const char *member = strcmp(message->method, "resources/read") == 0 ? "uri"
@@ -129,7 +175,7 @@ static struct mcp_exchange *post_stateless(struct arrival *arrival)
     code = mcp_meta_check(arrival->message.params, &data, &err);
     if (code)
         return refuse(arrival, 400, code, err.message, data);
-    return start(arrival, NULL);
+    return start(arrival, NULL, NULL);
 }
 
 /* --- with initialize ------------------------------------------------------------------------- */
@@ -137,6 +183,7 @@ static struct mcp_exchange *post_stateless(struct arrival *arrival)
 static struct mcp_exchange *initialize(struct arrival *arrival)
 {
     struct mcp_client *client;
+    scoped(free) char *shown = NULL;
     struct error err = { 0 };
 
     if (mcp_initialize_check(arrival->message.params, &err) < 0)
@@ -144,8 +191,9 @@ static struct mcp_exchange *initialize(struct arrival *arrival)
     client = mcp_client_new(arrival->mcp, arrival->caller, ID_MCP_CLIENT, NULL, &err);
     if (!client)
         return refuse(arrival, 429, JSONRPC_INTERNAL_ERROR, err.message, NULL);
-    http_respond_header(arrival->http, "Mcp-Session-Id", client->id);
-    return start(arrival, client);
+    shown = mcp_client_header(arrival->mcp, client->id);
+    http_respond_header(arrival->http, "Mcp-Session-Id", shown);
+    return start(arrival, client, NULL);
 }
 
 /* After a restart of the daemon what was agreed on is known from the header. */
@@ -162,6 +210,9 @@ static struct mcp_exchange *post_of_client(struct arrival *arrival, const char *
 {
     struct mcp_client *client = mcp_client_find(arrival->mcp, arrival->caller, id);
 
+    if (arrival->is_guest && !client && id_is_valid(id, ID_MCP_CLIENT) &&
+        arrival->message.kind == JSONRPC_REQUEST)
+        return start(arrival, NULL, id);
     if (!client || client->channel)
         return refuse(arrival, 404, MCP_SESSION_NOT_FOUND,
                       "unknown MCP session: send initialize again", NULL);
@@ -174,7 +225,7 @@ static struct mcp_exchange *post_of_client(struct arrival *arrival, const char *
     }
     mcp_client_touch(client);
     if (arrival->message.kind == JSONRPC_REQUEST)
-        return start(arrival, client);
+        return start(arrival, client, NULL);
     if (arrival->message.kind == JSONRPC_NOTIFICATION)
         mcp_notification(client, &arrival->message);
     return accept_silently(arrival);
@@ -182,9 +233,11 @@ static struct mcp_exchange *post_of_client(struct arrival *arrival, const char *
 
 static struct mcp_exchange *post_stateful(struct arrival *arrival)
 {
-    const char *id = header(arrival->http, "mcp-session-id");
+    char id[ID_SIZE];
+    scoped(free) char *node = NULL;
 
-    if (id)
+    mcp_client_header_read(arrival->http, id, &node);
+    if (header(arrival->http, "mcp-session-id"))
         return post_of_client(arrival, id);
     if (arrival->message.kind == JSONRPC_REQUEST &&
         strcmp(arrival->message.method, "initialize") == 0)
@@ -194,9 +247,10 @@ static struct mcp_exchange *post_stateful(struct arrival *arrival)
 }
 
 struct mcp_exchange *mcp_post(struct mcp *mcp, const struct caller_identity *caller,
-                              struct http_exchange *http, const void *body, size_t length)
+                              struct http_exchange *http, bool is_guest, const void *body,
+                              size_t length)
 {
-    struct arrival arrival = { .mcp = mcp, .caller = caller, .http = http };
+    struct arrival arrival = { .mcp = mcp, .caller = caller, .http = http, .is_guest = is_guest };
     struct error err = { 0 };
     struct mcp_exchange *exchange;
     int code = jsonrpc_read(body, length, &arrival.message, &err);
@@ -216,12 +270,15 @@ struct mcp_exchange *mcp_post(struct mcp *mcp, const struct caller_identity *cal
 static struct mcp_client *find_client(struct mcp *mcp, const struct caller_identity *caller,
                                       struct http_exchange *http)
 {
-    const char *id = header(http, "mcp-session-id");
-    struct mcp_client *client = id ? mcp_client_find(mcp, caller, id) : NULL;
+    scoped(free) char *node = NULL;
+    struct mcp_client *client;
+    char id[ID_SIZE];
 
+    mcp_client_header_read(http, id, &node);
+    client = *id ? mcp_client_find(mcp, caller, id) : NULL;
     if (client && !client->channel)
         return client;
-    if (id)
+    if (header(http, "mcp-session-id"))
         fail(mcp, http, 404, NULL, MCP_SESSION_NOT_FOUND,
              "unknown MCP session: send initialize again", NULL);
     else

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/str.h"
 #include "mcp/private.h"
@@ -6,12 +7,6 @@
 
 /* With `initialize`, newest first. */
 static const char *const versions[] = { "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05" };
-
-static const char instructions[] =
-    "Runs code and commands in a sandbox. All calls of this connection share one session: files "
-    "and installed packages stay from call to call, until it is idle for too long. Give session_id "
-    "or key only to work in another session. Files that a tool makes are reported as resource "
-    "links.";
 
 const char *mcp_version_find(const char *version)
 {
@@ -60,6 +55,7 @@ void mcp_initialize(struct mcp_request *request)
 {
     struct mcp_client *client = request->client;
     const char *version = mcp_version_find(mcp_param_text(request, "protocolVersion"));
+    scoped(free) char *instructions = mcp_instructions(client->mcp);
     struct mcp_result result;
     struct error err = { 0 };
 
@@ -96,6 +92,7 @@ void mcp_ping(struct mcp_request *request)
 
 void mcp_discover(struct mcp_request *request)
 {
+    scoped(free) char *instructions = mcp_instructions(request->mcp);
     struct mcp_result result;
 
     mcp_result_begin(&result, request);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "mcp/mcp.h"
 
 #include "base/alloc.h"
@@ -38,7 +39,7 @@ void mcp_session_client(const struct session *session, char id[ID_SIZE])
         memcpy(id, label, strlen(label) + 1);
 }
 
-/* Those who had a pipe have come back by now. */
+/* Ends sessions of pipe clients that have not come back after a restart of the daemon. */
 static void on_grace_over(struct timer *timer)
 {
     struct mcp *mcp = container_of(timer, struct mcp, grace);

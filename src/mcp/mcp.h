@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -12,14 +13,15 @@
  *     lifecycle.c  initialize, ping, server/discover
  *     calls.c      tools/list and tools/call
  *     place.c      in which session a tool works
+ *     wishes.c     what that session is to be like, where a client says so
  *     resources.c  files of a session as resources
  *
  * Two eras are served side by side. Up to 2025-11-25 a client says `initialize` first and has a
  * state here, which ends with it. From 2026-07-28 on each request says all by itself, and names the
  * session it works in.
  *
- * The session of a client is made when a tool first needs one, and ends with the client. What a
- * client on a pipe has made ends with the pipe, all of it, also when the daemon was replaced
+ * The session of a client is made when a tool first needs one, and ends with the client. All
+ * sessions that a client on a pipe has made end with the pipe, also when the daemon was replaced
  * meanwhile and the client did not come back.
  */
 
@@ -42,6 +44,7 @@ struct mcp_parts {
     const struct config *config;
     struct core *core;
     struct tools *tools;
+    const char *node; /* this one among several; NULL: this daemon is alone */
 };
 
 /* Its context is the server. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A connection with one message in each line, both ways: what `sandglass mcp` connects to the
  * standard streams of a client. All that the client makes goes with the connection.
@@ -217,14 +218,23 @@ struct mcp_exchange *mcp_pipe(struct mcp *mcp, const struct caller_identity *cal
                               struct http_exchange *http, struct error *err)
 {
     const struct http_head *head = http_exchange_head(http);
-    struct mcp_client *client = find_client(mcp, caller, http_head_header(head, "mcp-session-id"));
     const char *version = http_head_header(head, "mcp-protocol-version");
+    const char *wanted = http_head_header(head, MCP_WISHES);
+    struct mcp_wishes *wishes = wanted ? mcp_wishes_read(wanted, err) : NULL;
+    struct mcp_client *client;
     struct pipe *pipe;
 
+    if (wanted && !wishes)
+        return NULL;
+    client = find_client(mcp, caller, http_head_header(head, "mcp-session-id"));
     if (!client)
         client = mcp_client_new(mcp, caller, ID_MCP_PIPE, NULL, err);
-    if (!client)
+    if (!client) {
+        mcp_wishes_free(wishes);
         return NULL;
+    }
+    mcp_wishes_free(client->wishes);
+    client->wishes = wishes;
     pipe = xnew(struct pipe);
     pipe->channel.ops = &pipe_ops;
     pipe->exchange = (struct mcp_exchange){

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/str.h"
 #include "mcp/private.h"
@@ -11,12 +12,15 @@ static bool client_is_gone(const struct mcp_place *place)
     return !*place->client_id || !map_get(&place->mcp->clients, place->client_id);
 }
 
+static bool is_bound(const struct mcp_place *place)
+{
+    return !place->stays && (place->is_own || mcp_client_is_leased(place->client_id));
+}
+
 /* Ends a session that no client is going to know, or that should have ended with its client. */
 static void end_if_unwanted(const struct mcp_place *place)
 {
-    bool is_bound = place->is_own || mcp_client_is_leased(place->client_id);
-
-    if (place->op.session && place->op.created && is_bound && client_is_gone(place))
+    if (place->op.session && place->op.created && is_bound(place) && client_is_gone(place))
         session_end(place->op.session, END_DELETED, MCP_END_DETAIL, NULL, NULL);
 }
 
@@ -39,16 +43,15 @@ static void on_opened(struct session_op *op)
 
 static char *make_labels(const struct mcp_place *place)
 {
-    bool is_bound = place->is_own || mcp_client_is_leased(place->client_id);
-
-    return *place->client_id && is_bound ? mcp_client_labels(place->client_id) : NULL;
+    return *place->client_id && is_bound(place) ? mcp_client_labels(place->client_id) : NULL;
 }
 
 struct mcp_place *mcp_place_open(const struct mcp_request *request, const char *key,
                                  mcp_place_fn *done, void *user)
 {
     struct mcp_place *place = xnew(struct mcp_place);
-    struct session_request wanted = SESSION_REQUEST_INIT;
+    const struct mcp_wishes *wishes = !key && request->client ? request->client->wishes : NULL;
+    struct session_request wanted = wishes ? wishes->request : SESSION_REQUEST_INIT;
     scoped(free) char *own_key = NULL;
     scoped(free) char *labels = NULL;
 
@@ -56,13 +59,15 @@ struct mcp_place *mcp_place_open(const struct mcp_request *request, const char *
     place->done = done;
     place->user = user;
     place->is_own = !key;
+    place->stays = wanted.key;
     if (request->client)
         memcpy(place->client_id, request->client->id, sizeof(place->client_id));
     own_key = request->client ? mcp_client_key(request->client->id) : NULL;
     labels = make_labels(place);
     wanted.owner = request->identity.owner;
     wanted.on_behalf_of = request->identity.on_behalf_of;
-    wanted.key = key ? key : own_key;
+    if (!wanted.key)
+        wanted.key = key ? key : own_key;
     wanted.labels_json = labels;
     list_append(&request->mcp->places, &place->node);
     session_open(request->mcp->parts.core, &wanted, &place->op, on_opened);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Inside of the MCP server. */
@@ -53,7 +54,7 @@ struct mcp {
     struct list recent;  /* the same, least recently used first */
     struct list unbound; /* struct mcp_request without a client: stateless ones */
     struct list places;  /* struct mcp_place: sessions being opened */
-    struct timer grace;  /* for what clients on pipes left behind in an earlier daemon */
+    struct timer grace;  /* for sessions of clients on pipes of an earlier daemon */
     struct list endings; /* struct mcp_ending */
 };
 
@@ -101,11 +102,12 @@ struct mcp_link {
 };
 
 struct mcp_client {
-    struct mcp *mcp; /* borrowed */
+    struct mcp *mcp;           /* borrowed */
+    struct mcp_wishes *wishes; /* owned; NULL: its own session is like any other */
     struct list node;
     char id[ID_SIZE];
     struct caller_identity identity;
-    const char *version;         /* what `initialize` has agreed on; NULL before */
+    const char *version;         /* the version of `initialize`; NULL before */
     struct mcp_channel *channel; /* borrowed: of a client on a pipe; NULL over HTTP */
     struct list requests;        /* struct mcp_request */
     struct list streams;         /* struct mcp_stream, oldest first */
@@ -154,7 +156,7 @@ char *mcp_client_key(const char *client_id);
 /* {"mcp": id}, allocated: the labels of a session that goes with its client. */
 char *mcp_client_labels(const char *client_id);
 
-/* Whose session it is, by its label; "" when it is no client's. */
+/* The client of a session, by its label; "" without one. */
 void mcp_session_client(const struct session *session, char id[ID_SIZE]);
 
 /* Whether everything that this client makes goes with it. */
@@ -167,13 +169,14 @@ struct mcp_request {
     struct mcp_client *client;   /* borrowed; NULL for one that stands alone */
     struct mcp_channel *channel; /* borrowed */
     struct caller_identity identity;
+    char guest[ID_SIZE]; /* client of another node in whose name it is; "" for one of this node */
     const char *version; /* of the protocol */
     bool is_stateless;   /* from 2026-07-28 on */
     char *id;            /* owned: JSON */
     json_t *params;      /* owned; an object, or NULL */
     struct list node;    /* of the client, or among the unbound */
 
-    /* What its method has under way; NULL without. */
+    /* The work of its method; NULL without. */
     void *work;
     void (*release)(struct mcp_request *request); /* stops and frees it */
     void (*cancel)(struct mcp_request *request);  /* ends soon in mcp_request_close() */
@@ -186,12 +189,14 @@ struct mcp_source {
     const struct caller_identity *caller;
     struct mcp_channel *channel;
     bool is_stateless;
+    const char *guest;         /* without a client: the one of another node; NULL: none */
+    const char *guest_version; /* with that: of the protocol */
 };
 
 /* Answers a request, now or later. */
 void mcp_request_start(const struct mcp_source *source, const struct jsonrpc_message *message);
 
-/* One that the client sends without waiting for an answer. */
+/* A message that the client sends without waiting for an answer. */
 void mcp_notification(struct mcp_client *client, const struct jsonrpc_message *message);
 
 /* The client is gone, or cannot be answered: nothing is sent. */
@@ -213,7 +218,7 @@ struct mcp_result {
 
 void mcp_result_begin(struct mcp_result *result, const struct mcp_request *request);
 
-/* What a client may keep for how long; only where the protocol has it. */
+/* How long a client may cache the result; only where the protocol has it. */
 void mcp_result_put_cache(struct mcp_result *result, const struct mcp_request *request,
                           int64_t ttl_ms, const char *scope);
 void mcp_result_send(struct mcp_result *result, struct mcp_request *request);
@@ -239,6 +244,10 @@ int mcp_initialize_check(const json_t *params, struct error *err);
 /* A version with `initialize` that is known, as a constant; NULL otherwise. */
 const char *mcp_version_find(const char *version);
 
+/* The description of the sandboxes that a client gives to its model, from the settings;
+ * allocated. */
+char *mcp_instructions(const struct mcp *mcp);
+
 /* {"supported": […], "requested": …} for an unknown one; allocated. */
 char *mcp_version_data(const char *requested, bool is_stateless);
 
@@ -247,6 +256,22 @@ char *mcp_version_data(const char *requested, bool is_stateless);
  * allocated `data` for it, or NULL. */
 const char *mcp_meta_version(const json_t *params);
 int mcp_meta_check(const json_t *params, char **out_data, struct error *err);
+
+/* --- the session that a client wants --------------------------------------------------------- */
+
+#define MCP_WISHES "sandglass-session" /* the header */
+
+/* For the own session of a client. With a key the session stays when the client leaves. */
+struct mcp_wishes {
+    json_t *document; /* owned: the texts of the request */
+    char *env;        /* owned */
+    char *mounts;     /* owned */
+    struct session_request request;
+};
+
+/* From the value of the header, a JSON object; NULL on failure. */
+struct mcp_wishes *mcp_wishes_read(const char *text, struct error *err);
+void mcp_wishes_free(struct mcp_wishes *wishes); /* NULL is fine */
 
 /* --- in which session ------------------------------------------------------------------------ */
 
@@ -259,9 +284,10 @@ struct mcp_place {
     struct mcp *mcp; /* borrowed */
     struct session_op op;
     mcp_place_fn *done;      /* NULL: the result is not waited for any more */
-    void *user;              /* of who waits */
+    void *user;              /* of the waiting caller */
     char client_id[ID_SIZE]; /* "" for one that stands alone */
     bool is_own;             /* the client's own session: it goes with it */
+    bool stays;              /* except when the client has given it a key */
     struct error err;
     char session_id[ID_SIZE];
     bool is_new;
@@ -313,12 +339,24 @@ void mcp_respond(struct mcp *mcp, struct http_exchange *http, int status, const 
  * return NULL when there is nothing more to be told, to mcp_exchange_gone(). */
 struct mcp_exchange;
 
+/* `is_guest`: its client is another node's, and the session that it works in is here. Its
+ * requests are served without the client. */
 struct mcp_exchange *mcp_post(struct mcp *mcp, const struct caller_identity *caller,
-                              struct http_exchange *http, const void *body, size_t length);
+                              struct http_exchange *http, bool is_guest, const void *body,
+                              size_t length);
 struct mcp_exchange *mcp_get(struct mcp *mcp, const struct caller_identity *caller,
                              struct http_exchange *http);
 struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct caller_identity *caller,
                                 struct http_exchange *http);
+
+/* The header Mcp-Session-Id of a client: its id, and behind a dot the node that has it, where there
+ * are several. */
+char *mcp_client_header(const struct mcp *mcp, const char *client_id); /* allocated */
+
+/* The contents of such a header: the id, "" when there is no header; *out_node is allocated, NULL
+ * when it names none. */
+void mcp_client_header_read(const struct http_exchange *http, char out_id[ID_SIZE],
+                            char **out_node);
 
 /* The name of the protocol that a GET can upgrade to: a message in each line, both ways. */
 #define MCP_UPGRADE "mcp-lines"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/str.h"
 #include "mcp/private.h"
@@ -163,7 +164,8 @@ static struct mcp_request *request_new(const struct mcp_source *source,
     request->is_stateless = source->is_stateless;
     request->version = source->is_stateless ? MCP_VERSION_STATELESS
                        : source->client     ? source->client->version
-                                            : NULL;
+                                            : source->guest_version;
+    snprintf(request->guest, sizeof(request->guest), "%s", source->guest ? source->guest : "");
     request->id = xstrdup(message->id);
     request->params = json_incref(message->params);
     mcp_identity_set(&request->identity, source->caller);
@@ -181,7 +183,7 @@ static bool is_crowded(const struct mcp_client *client)
     return count >= MCP_REQUESTS_MAXIMUM;
 }
 
-/* What speaks against it, as the code of an error; 0 when nothing does. */
+/* The reason to refuse a request, as the code of an error; 0 when there is none. */
 static int find_objection(const struct mcp_source *source, const struct jsonrpc_message *message,
                           const struct method *method, struct error *err)
 {
@@ -200,7 +202,7 @@ static int find_objection(const struct mcp_source *source, const struct jsonrpc_
                   MCP_REQUESTS_MAXIMUM);
         return JSONRPC_INVALID_REQUEST;
     }
-    if (source->is_stateless || method->is_first || (client && client->version))
+    if (source->is_stateless || method->is_first || (client && client->version) || source->guest)
         return 0;
     error_set(err, ERR_INVALID, "send initialize first");
     return JSONRPC_INVALID_REQUEST;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files of a session as resources: sandglass://SESSION/PATH, where PATH is relative to the working
  * directory, or absolute and begins with another slash. The list has what tools have told of; any file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The answer to one HTTP request: JSON when it is there soon, and otherwise a stream of events.
  *
@@ -9,7 +10,7 @@
 #include "base/str.h"
 #include "core/metrics.h"
 #include "mcp/private.h"
-#include "wire/sse.h"
+#include "wire/http/sse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/mask.h"
 #include "base/str.h"
@@ -75,7 +76,7 @@ void tool_add_file(struct tool_call *call, const char *path, const char *mime, u
     content->size = size;
 }
 
-/* Whatever the tool was: a value that was given as a secret is not told. */
+/* Masks the values of the session's secrets in the result of any tool. */
 static void mask_result(struct tool_call *call)
 {
     const struct session *session = tool_session(call);
@@ -96,7 +97,7 @@ static void mask_result(struct tool_call *call)
     }
 }
 
-/* The text comes first, whatever was added before. */
+/* Moves the text before images and files that were added earlier. */
 static void put_text_first(struct tool_call *call)
 {
     struct tool_result *result = &call->result;
@@ -159,8 +160,10 @@ void tool_fail(struct tool_call *call, const char *format, ...)
 
 void tool_fail_error(struct tool_call *call, const struct error *err)
 {
-    if (*err->hint)
-        tool_fail(call, "%s (%s).", err->message, err->hint);
+    const char *hint = error_hint_for(err, SURFACE_MCP);
+
+    if (*hint)
+        tool_fail(call, "%s (%s).", err->message, hint);
     else
         tool_fail(call, "%s.", err->message);
 }
@@ -190,7 +193,7 @@ void tool_say_reset(struct tool_call *call, const struct end_reason *why)
              reason ? " (reason: " : "", reason ? reason : "", reason ? ")" : "");
 }
 
-/* Told once, with whatever the model does next: it may count on files that are gone. */
+/* Tells the model once, with its next call, that the files it may count on are gone. */
 static void tell_reset(struct tool_call *call, struct session *session)
 {
     struct tool_memory *memory = tool_memory_of(call->tools, session);
@@ -397,6 +400,7 @@ static void write_content(const struct tool_content *content, struct json_writer
     if (content->name) {
         json_put_text(json, "name", content->name);
         json_put_text(json, "uri", content->uri);
+        json_put_int(json, "size_bytes", (int64_t)content->size);
         json_put_int(json, "size", (int64_t)content->size);
     }
     if (content->mime)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/str.h"
 #include "tools/file.h"
@@ -80,6 +81,12 @@ static void show_place(struct editing *editing)
     lines_fini(&lines);
 }
 
+/* The text to find, as the call names it. */
+static const char *old_name(const struct tool_call *call)
+{
+    return json_object_get(call->arguments, "old_str") ? "old_str" : "old";
+}
+
 static void on_committed(struct file_writer *writer)
 {
     struct editing *editing = container_of(writer, struct editing, writer);
@@ -98,9 +105,9 @@ static void on_committed(struct file_writer *writer)
              (unsigned long long)line_of(editing, 0));
     if (ignored)
         tool_say(call,
-                 " Note: old_str is not in the file exactly; it was found by ignoring %s. Check "
+                 " Note: %s is not in the file exactly; it was found by ignoring %s. Check "
                  "the result.",
-                 ignored);
+                 old_name(call), ignored);
     if (!editing->was_current)
         tool_say(call, " Note: the file has changed since you read it; read it again before you "
                        "rely on the rest.");
@@ -130,12 +137,12 @@ static void fail_absent(struct editing *editing)
 
     if (line)
         tool_fail(editing->call,
-                  "old_str not found in %s. Its first line is line %zu, but what follows differs: "
+                  "%s not found in %s. Its first line is line %zu, but what follows differs: "
                   "read from there.",
-                  editing->path, line);
+                  old_name(editing->call), editing->path, line);
     else
-        tool_fail(editing->call, "old_str not found in %s. Read it and copy the text from there.",
-                  editing->path);
+        tool_fail(editing->call, "%s not found in %s. Read it and copy the text from there.",
+                  old_name(editing->call), editing->path);
 }
 
 static void fail_ambiguous(struct editing *editing)
@@ -147,9 +154,9 @@ static void fail_ambiguous(struct editing *editing)
     if (editing->matches.count > PLACES_TOLD)
         buffer_append_text(&places, ", …");
     tool_fail(editing->call,
-              "old_str appears %zu times in %s (lines %s). Use replace_all=true or provide more "
+              "%s appears %zu times in %s (lines %s). Use replace_all=true or provide more "
               "context.",
-              editing->matches.count, editing->path, buffer_text(&places));
+              old_name(editing->call), editing->matches.count, editing->path, buffer_text(&places));
 }
 
 static void apply(struct editing *editing)
@@ -202,13 +209,13 @@ static void start_edit(struct tool_call *call)
     editing->work.release = editing_release;
     editing->call = call;
     editing->path = tool_text(call, "path");
-    editing->old = tool_text(call, "old_str");
-    editing->new = tool_text(call, "new_str");
+    editing->old = tool_text(call, "old");
+    editing->new = tool_text(call, "new");
     editing->mode = mode_of(tool_text(call, "mode"));
     editing->edited = BUFFER_INIT(EDIT_MAXIMUM);
     call->work = &editing->work;
     if (editing->mode == MATCH_REPLACE && strcmp(editing->old, editing->new) == 0) {
-        tool_fail(call, "old_str and new_str are the same: there is nothing to change.");
+        tool_fail(call, "old and new are the same: there is nothing to change.");
         return;
     }
     file_reader_start(&editing->reader, call->hold.agent, editing->path, EDIT_MAXIMUM, true,
@@ -219,14 +226,14 @@ static const char *const modes[] = { "replace", "append_after", "prepend_before"
 
 static const struct tool_argument edit_arguments[] = {
     { "path", TOOL_TEXT, TOOL_PATH_HELP, .required = true, .max_length = TOOL_PATH_MAXIMUM },
-    { "old_str", TOOL_TEXT,
+    { "old", TOOL_TEXT,
       "The text to find, as it is in the file, without line numbers. It has to be there once.",
-      .required = true, .max_length = EDIT_MAXIMUM },
-    { "new_str", TOOL_TEXT, "What to put in its place, or beside it.", .required = true,
-      .may_be_empty = true, .max_length = EDIT_MAXIMUM },
-    { "replace_all", TOOL_BOOLEAN, "Change every place where old_str is.", .fallback = "false" },
+      .required = true, .old_name = "old_str", .max_length = EDIT_MAXIMUM },
+    { "new", TOOL_TEXT, "What to put in its place, or beside it.", .required = true,
+      .may_be_empty = true, .max_length = EDIT_MAXIMUM, .old_name = "new_str" },
+    { "replace_all", TOOL_BOOLEAN, "Change every place where old is.", .fallback = "false" },
     { "mode", TOOL_TEXT,
-      "replace: new_str takes the place of old_str. append_after, prepend_before: new_str goes "
+      "replace: new takes the place of old. append_after, prepend_before: new goes "
       "right behind or before it, as it is.",
       .fallback = "replace", .choices = modes },
     { 0 },
@@ -236,7 +243,7 @@ const struct tool tool_edit = {
     .name = "edit",
     .title = "Edit a file",
     .description =
-        "Change a part of a file that you have read: old_str is looked for exactly, and if it is "
+        "Change a part of a file that you have read: old is looked for exactly, and if it is "
         "not there, with differences in spaces and typographic characters ignored, which is then "
         "told. It has to be unique unless replace_all is set; take more of the text around it if "
         "it is not. The file is replaced as a whole or not at all.",

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * execute_python, code in one call: a new process for each call, files that stay in the
  * session, and one text with a part for each thing.
@@ -296,7 +297,7 @@ static struct python *python_new(struct tool_call *call)
     return python;
 }
 
-/* The one that is named, else that of the call, else none. */
+/* The session that the arguments name, else that of the call, else none. */
 static int find_session(struct tool_call *call, struct session **out_session, struct error *err)
 {
     const char *named = tool_text(call, "session_id");

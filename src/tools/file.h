@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the tools for files share: how failures are told, and what kind of file it is. */
+/* Shared by the tools for files: messages of failures, and types of files. */
 
 #include "agent/files.h"
 #include "tools/memory.h"
@@ -14,7 +15,7 @@ enum { TOOL_PATH_MAXIMUM = PROTOCOL_MAX_PATH - 1 };
 /* Init's errno, in words that say what to do next. */
 void tool_fail_file(struct tool_call *call, int number, const char *path);
 
-/* What a reader or writer ended with. */
+/* Ends the call with the failure of a reader or writer. */
 void tool_fail_transfer(struct tool_call *call, int number, const struct error *err,
                         const char *path);
 

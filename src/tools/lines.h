@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -20,11 +21,11 @@ struct lines {
     uint64_t shown;     /* of those wanted */
     uint64_t cut;       /* of those shown, lines that were too long */
     bool is_full;       /* `total_limit` kept some of those wanted away */
-    struct buffer text; /* what is shown */
+    struct buffer text; /* the lines that are shown */
     size_t characters;  /* of it */
     struct text_line {  /* private */
         struct buffer bytes;
-        uint64_t length; /* with what did not fit */
+        uint64_t length; /* with the bytes that did not fit */
         bool is_open;
     } line;
 };

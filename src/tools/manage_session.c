@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manage_session, beside execute_python: list, create and destroy, for the caller's own. */
 
 #include "base/alloc.h"

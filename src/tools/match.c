@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/match.h"
 
 #include "base/alloc.h"
@@ -188,7 +189,7 @@ static void find_plainly(struct matches *matches, const uint8_t *content, size_t
     plain_fini(&wanted);
 }
 
-/* Nothing but spaces and line ends would be everywhere. */
+/* Whether the text has more than spaces and line ends, which would match everywhere. */
 static bool has_substance(const char *text)
 {
     for (; *text; text++) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -15,7 +16,7 @@
 
 enum match_way { MATCH_EXACT, MATCH_LINE_ENDS, MATCH_LINE_MARGINS, MATCH_TYPOGRAPHY, MATCH_WAYS };
 
-/* What was ignored, to be told: "spaces at line ends"; NULL for an exact match. */
+/* The difference that was ignored, such as "spaces at line ends"; NULL for an exact match. */
 const char *match_way_name(enum match_way way);
 
 struct match_span {

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What tools remember of a session: which incarnation of its sandbox the model knows, and which
- * files it has seen in which version. It is forgotten with the session. After a restart of the
- * daemon nothing is known: a model is then asked to read again what it wants to overwrite.
+ * The memory of the tools for a session: which incarnation of its sandbox the model knows, and
+ * which files it has seen in which version. It is forgotten with the session. After a restart of
+ * the daemon nothing is known: a model is then asked to read again what it wants to overwrite.
  */
 
 #include "base/id.h"
@@ -34,5 +35,5 @@ enum tool_knowledge { TOOL_NEVER_SEEN, TOOL_SEEN_OTHERWISE, TOOL_SEEN };
 enum tool_knowledge tool_memory_knows(const struct tool_memory *memory, const char *path,
                                       const struct protocol_stat *stat);
 
-/* Nothing that was seen is there any more. */
+/* Forgets the files that were read: they are gone. */
 void tool_memory_forget_files(struct tool_memory *memory);

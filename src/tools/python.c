@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/run.h"
 
 #include <string.h>
@@ -24,7 +25,8 @@ const struct tool tool_python = {
     .title = "Run Python code",
     .description =
         "Run Python code in an interpreter that stays between calls, as in a notebook: variables, "
-        "imports and functions of one call are there in the next. You get what it prints, the "
+        "imports and functions of one call are there in the next. `!COMMAND`, `%pip install NAME` "
+        "and IPython.display work, too. You get what it prints, the "
         "value of the last expression, the traceback of an error, and figures of matplotlib and "
         "other images as images. Files are shared with bash and the other tools. For a program "
         "in a file use bash.",

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/str.h"
 #include "tools/file.h"
@@ -255,8 +256,8 @@ const struct tool tool_read = {
     .description =
         "Read a file of the sandbox: its lines with their numbers (not part of the file), up to "
         "2000 lines or 25,000 characters; go on with offset. Lines over 4000 characters are cut. "
-        "Images (PNG, JPEG, GIF, WebP) come as images. What you want to overwrite or edit has to "
-        "be read first.",
+        "Images (PNG, JPEG, GIF, WebP) come as images. Read a file before you overwrite or edit "
+        "it.",
     .arguments = read_arguments,
     .needs_session = true,
     .is_read_only = true,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/run.h"
 
 #include "base/alloc.h"
@@ -26,8 +27,8 @@ struct run {
     enum context_run_state state;
     int exit_code;
     bool is_driver_killed;
-    char *cause, *replaced;            /* owned */
-    const struct config_rule *warning; /* borrowed */
+    char *cause, *replaced; /* owned */
+    char *warning;          /* owned; NULL without one */
     struct error err;
     int64_t duration_us;
 };
@@ -48,6 +49,7 @@ static void run_release(struct tool_work *work)
     mask_stream_fini(&run->mask);
     free(run->cause);
     free(run->replaced);
+    free(run->warning);
     free(run);
 }
 
@@ -79,7 +81,7 @@ static void begin_spill(struct run *run)
     spill_add(&run->spill, run->cut.tail.data, run->cut.tail.length);
 }
 
-/* Nothing of a secret is in it any more. */
+/* Takes output in which secrets are masked already. */
 static void pass(struct run *run, const void *data, size_t length)
 {
     struct tool_call *call = run->call;
@@ -308,13 +310,10 @@ static void answer(struct run *run)
 {
     struct tool_call *call = run->call;
     bool is_kept = run->spill.path && !run->spill.is_failed;
-    char warning[RULE_TEXT_SIZE];
 
     put_structured(run);
-    if (run->warning) {
-        rule_describe(run->warning, warning, sizeof(warning));
-        tool_say(call, "[warning] %s\n\n", warning);
-    }
+    if (run->warning)
+        tool_say(call, "[warning] %s\n\n", run->warning);
     if (run->replaced)
         tool_say(call, "[notice] The %s of before is gone (%s): %s.\n\n", interpreter(run),
                  run->replaced, state_lost(run));
@@ -343,6 +342,8 @@ static void on_room(struct spill *spill)
 static void on_done(struct context_run *context_run)
 {
     struct run *run = context_run->user;
+    char text[RULE_TEXT_SIZE];
+    const char *warning = context_run_warning(context_run, text);
 
     run->run = NULL;
     run->state = context_run->state;
@@ -350,7 +351,7 @@ static void on_done(struct context_run *context_run)
     run->is_driver_killed = context_run->is_driver_killed;
     run->cause = context_run->cause ? xstrdup(context_run->cause) : NULL;
     run->replaced = context_run->replaced ? xstrdup(context_run->replaced) : NULL;
-    run->warning = context_run->warning;
+    run->warning = warning ? xstrdup(warning) : NULL;
     run->err = context_run->err;
     run->duration_us = context_run->duration_us;
     end_mask(run);

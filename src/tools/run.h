@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Code in an interpreter that keeps its state, as a tool runs it: `bash` and `python`. What it
- * writes is told as it comes, cut to what a model can read, and kept as a whole in the sandbox when
- * it is longer.
+ * Code in an interpreter that keeps its state, as a tool runs it: `bash` and `python`. Its output
+ * is told as it comes, and cut to a length that a model can read. Longer output is kept as a whole
+ * in the sandbox.
  */
 
 #include "core/run/context/context.h"

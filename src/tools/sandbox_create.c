@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Another sandbox for the session: made, refused or asked for as core/session/flavor_change.h has it. The call
  * waits until the new one is there, and for a decision as long as it was told to.

@@ -1,4 +1,5 @@
-/* What is where: ls, glob and grep. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tools that search files: ls, glob and grep. */
 
 #include "agent/listing.h"
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -46,6 +47,6 @@ void text_cut_fini(struct text_cut *cut);
 /* True when it is cut now and was not before: `head` and `tail` together are still all of it. */
 bool text_cut_add(struct text_cut *cut, const void *bytes, size_t length);
 
-/* What is kept, with a marker between head and tail that says how much is left out; `path`, where
- * all of it is, may be NULL. Nothing may be added afterwards. */
+/* Writes head and tail with a marker between them that says how much is left out. `path` is where
+ * the whole text is, or NULL. No text may be added afterwards. */
 void text_cut_write(struct text_cut *cut, const char *path, struct buffer *out);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/tool.h"
 
 #include "base/str.h"
@@ -120,10 +121,20 @@ static const struct tool_argument *find_argument(const struct tool *tool, const 
     const struct tool_argument *argument;
 
     for (argument = tool->arguments; argument->name; argument++) {
-        if (strcmp(argument->name, name) == 0)
+        if (strcmp(argument->name, name) == 0 || str_equal(argument->old_name, name))
             return argument;
     }
     return NULL;
+}
+
+/* Under its name, or under its old one; NULL: not given. */
+static const json_t *find_value(const struct tool_argument *argument, const json_t *arguments)
+{
+    const json_t *value = json_object_get(arguments, argument->name);
+
+    if ((!value || json_is_null(value)) && argument->old_name)
+        value = json_object_get(arguments, argument->old_name);
+    return json_is_null(value) ? NULL : value;
 }
 
 static int fail_unknown(const struct tool *tool, const char *name, struct error *err)
@@ -209,8 +220,7 @@ int tool_check(const struct tool *tool, const json_t *arguments, struct error *e
             return -1;
     }
     for (argument = tool->arguments; argument->name; argument++) {
-        value = json_object_get(arguments, argument->name);
-        if (argument->required && (!value || json_is_null(value)))
+        if (argument->required && !find_value(argument, arguments))
             return error_named(err, ERR_INVALID, "missing_field", "%s is missing", argument->name);
     }
     return 0;
@@ -220,9 +230,7 @@ int tool_check(const struct tool *tool, const json_t *arguments, struct error *e
 
 static const json_t *given(const struct tool_call *call, const char *name)
 {
-    const json_t *value = json_object_get(call->arguments, name);
-
-    return json_is_null(value) ? NULL : value;
+    return find_value(find_argument(call->tool, name), call->arguments);
 }
 
 const char *tool_text(const struct tool_call *call, const char *name)

@@ -1,15 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What a model can do with a sandbox: a closed table of tools, for routes and for the MCP server.
+ * The tools of a model: a closed table, for routes and for the MCP server.
  *
  * A tool is a row: its name, a description written for a model, its arguments (which give both the
- * JSON schema and the checks) and how it starts. A call is embedded by its caller and answers
- * once, from the loop, with a result that is meant to be read by the model: what happened, and what
- * to do next. That something went wrong inside the sandbox is a result too, with is_error.
+ * JSON schema and the checks) and how it starts. A call is embedded by its caller and answers once,
+ * from the loop, with a result that is meant to be read by the model: what happened, and what to do
+ * next. That something went wrong inside the sandbox is a result too, with is_error.
  *
- * What tools remember of a session (which shell is whose, which files were read in which version,
- * what has been told already) is in a `struct tools`, one for the daemon.
+ * A `struct tools`, one for the daemon, has the memory of the tools for each session: which shell
+ * is whose, which files were read in which version, which notices were given.
  */
 
 #include "base/buffer.h"
@@ -50,6 +51,7 @@ struct tool_argument {
     const char *const *choices; /* ends with NULL; NULL: any text */
     int64_t minimum, maximum;   /* of integers, when maximum > minimum */
     size_t max_length;          /* of texts in bytes; 0: what a request can hold */
+    const char *old_name;       /* accepted instead for one more release; NULL without */
 };
 
 struct tool {
@@ -131,7 +133,7 @@ struct tool_work;
 /* Embedded by the caller. */
 struct tool_call {
     /* set before tool_call_start() */
-    tool_progress_fn *on_progress; /* what a command has just written; NULL: not wanted */
+    tool_progress_fn *on_progress; /* new output of a command; NULL: not wanted */
     tool_done_fn *on_done;         /* once, from the loop, never inside a call of ours */
     void *user;
 
@@ -158,15 +160,15 @@ struct tool_call {
 void tool_call_start(struct tools *tools, struct tool_call *call,
                      const struct tool_request *request);
 
-/* What runs is interrupted, and killed when it does not heed that; the sandbox stays. on_done comes
- * with what there was until then. */
+/* The program of the call is interrupted, and killed when it ignores that; the sandbox stays.
+ * on_done comes with the output until then. */
 void tool_call_cancel(struct tool_call *call);
 
 /* The caller goes, at any time: on_done does not come any more, what runs is interrupted, and the
  * memory of the call is its own again. */
 void tool_call_fini(struct tool_call *call);
 
-/* {content: […], is_error, structured}; see docs/tools.md. */
+/* {content: […], is_error, structured}; see docs/reference/tools.md. */
 void tool_result_write_json(const struct tool_result *result, struct json_writer *json,
                             const char *key);
 

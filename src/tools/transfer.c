@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes in and out: upload and download. */
 
 #include "base/alloc.h"

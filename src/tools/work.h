@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the tools themselves use: their arguments, and how they answer. Private to src/tools. */
+/* For the tools themselves: their arguments, and their answers. Private to src/tools. */
 
 #include "base/macros.h"
 #include "service/identity.h"
 #include "tools/tool.h"
 
-/* What a call has under way: the first field of a struct of the tool's own. */
+/* The work of a call: the first field of a struct of the tool's own. */
 struct tool_work {
     void (*release)(struct tool_work *work); /* stops everything and frees it */
     void (*cancel)(struct tool_work *work);  /* ends soon with tool_finish(); NULL: at once */
@@ -39,7 +40,7 @@ struct session *tool_session(const struct tool_call *call);
 /* More of the text, which becomes the first content. */
 void tool_say(struct tool_call *call, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* What a model has to know before it counts on files: they are gone, and why. */
+/* Tells the model that the files of the session are gone, and why. */
 void tool_say_reset(struct tool_call *call, const struct end_reason *why);
 
 /* The strings are copied, the data is taken over. */
