@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -21,12 +22,12 @@ struct confinement {
     int mode; /* enum config_confine */
     bool seccomp;
     unsigned landlock;                      /* its version; 0 without */
-    char missing[CONFINEMENT_MISSING_SIZE]; /* what the kernel lacks, for people; "" for nothing */
+    char missing[CONFINEMENT_MISSING_SIZE]; /* features that the kernel lacks, for people; or "" */
 };
 
 const char *confinement_mode_name(const struct confinement *confinement);
 
-/* What a daemon would get on this host; nothing is put up. */
+/* The confinement that a daemon would get on this host; the caller stays unconfined. */
 void confine_probe(const struct config *config, struct confinement *out_confinement);
 
 /* Puts it up, for good. -1 where the settings require what the kernel does not have, with its name.

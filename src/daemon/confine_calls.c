@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/native/filter.h"
 #include "base/alloc.h"
 #include "base/macros.h"
@@ -124,7 +125,8 @@ static void add_threads(struct filter *filter)
     filter_hide(filter, number_of("clone3"));
 }
 
-/* What listeners and resolvers use, and the question whose the other end of a connection is. */
+/* Sockets of listeners and resolvers, and the netlink socket that tells whose the other end of a
+ * connection is. */
 static void add_sockets(struct filter *filter)
 {
     enum { FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK };
@@ -157,7 +159,7 @@ static void add_terminals(struct filter *filter)
     }
 }
 
-/* What is written does not become a program, and files are not devices. */
+/* Pages cannot be written and executed, and device nodes cannot be made. */
 static void add_pages_and_nodes(struct filter *filter)
 {
     const struct filter_condition writable[] = { ALL_BITS(2, PROT_WRITE | PROT_EXEC) };
@@ -198,7 +200,7 @@ int confine_calls_pipe(void)
 
 #ifdef RESULT_REGISTER
 
-/* In the place of the call, on whatever thread made it: only what a signal handler may do. */
+/* Runs in place of the refused call, on the thread that made it, as a signal handler. */
 static void on_refused(int signal_number UNUSED, siginfo_t *info, void *context)
 {
     int saved = errno;

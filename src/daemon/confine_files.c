@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/kubernetes/kube_config.h"
 #include "base/alloc.h"
 #include "base/landlock.h"
 #include "base/macros.h"
@@ -30,8 +32,8 @@ static const uint64_t append_rights = LANDLOCK_READ | LANDLOCK_WRITE_FILE | LAND
 static const uint64_t socket_rights = LANDLOCK_READ_DIR | LANDLOCK_MAKE_SOCKET |
                                       LANDLOCK_REMOVE_FILE;
 
-/* What libraries read while the daemon runs: modules, time zones, certificates, names. The kernel's
- * own files say how sandboxes are. */
+/* Files that libraries read while the daemon runs: modules, time zones, certificates, names. /proc
+ * and /sys show the state of sandboxes. */
 static const struct {
     const char *path;
     uint64_t rights;
@@ -63,7 +65,7 @@ static const struct {
     { "/dev/urandom", LANDLOCK_READ_FILE },
 };
 
-/* What cannot be opened by this user needs no rule. */
+/* A path that this user cannot open needs no rule. */
 static int allow(const struct rules *rules, const char *path, uint64_t rights)
 {
     scoped(fd_close) int fd = open(path, O_PATH | O_CLOEXEC);
@@ -125,9 +127,9 @@ static bool is_too_much(const char *directory)
     return is_same(directory, "/") || (home && is_same(directory, home));
 }
 
-/* The directory that a file is in may be replaced too. What is beside it may be read then, so it is
- * for places that root alone changes and everybody may look at, such as /etc: not for private ones,
- * and not for those of a user. */
+/* The directory that a file is in may be replaced too, so the directory above becomes readable with
+ * all that it has. This is only for directories that root alone can change and all users can list,
+ * such as /etc: not for private ones, and not for those of a user. */
 static int allow_above(const struct rules *rules, const char *path)
 {
     scoped(free) char *above = xstrdup(path);
@@ -193,7 +195,7 @@ static int allow_links(const struct rules *rules, const char *path)
     return 0;
 }
 
-/* A file that the daemon reads again and that others replace, by whatever means. */
+/* A file that the daemon reads again and that others may replace, also with its directory. */
 static int allow_replaced(const struct rules *rules, const char *path)
 {
     if (allow_file(rules, path, LANDLOCK_READ) < 0)
@@ -216,10 +218,10 @@ static bool uses_sentinels(const struct config *config)
 }
 
 /* Keys of an issuer are fetched from a place that its answers may move; sentinels name any port as
- * that of the master. */
+ * that of the master; and other nodes have the addresses that they report. */
 static bool connects_anywhere(const struct config *config)
 {
-    return *config->auth.jwt.jwks_url || uses_sentinels(config);
+    return *config->auth.jwt.jwks_url || uses_sentinels(config) || config_is_clustered(config);
 }
 
 /* Keys of an issuer are fetched for as long as the daemon runs: names are looked up in files that
@@ -255,6 +257,37 @@ static int allow_engine(const struct rules *rules, const struct config *config)
     return landlock_add_port(rules->set, &rule);
 }
 
+/* The token is read again when it is rotated. The backend reads the kubeconfig and its files when
+ * it is opened, which is after this, and refuses a kubeconfig that it cannot read. */
+static int allow_cluster(const struct rules *rules, const struct config *config)
+{
+    scoped(kube_config_fini) struct kube_config kube = { 0 };
+    struct landlock_port rule = { .rights = LANDLOCK_CONNECT };
+    struct error ignored = { 0 };
+
+    if (!config_names_backend(config, "kubernetes"))
+        return 0;
+    if (allow_replaced(rules, kube_config_path(config)) < 0)
+        return -1;
+    if (kube_config_load(&kube, config, &ignored) < 0)
+        return 0;
+    if (allow_replaced(rules, kube.ca.path ? kube.ca.path : "") < 0 ||
+        allow_replaced(rules, kube.certificate.path ? kube.certificate.path : "") < 0 ||
+        allow_replaced(rules, kube.key.path ? kube.key.path : "") < 0 ||
+        allow_replaced(rules, kube.token_path ? kube.token_path : "") < 0 ||
+        allow(rules, "/etc", LANDLOCK_READ) < 0)
+        return -1;
+    if (rules->version < 4 || connects_anywhere(config))
+        return 0;
+    rule.port = kube_config_port(&kube);
+    if (landlock_add_port(rules->set, &rule) < 0)
+        return -1;
+    if (config->kubernetes.transport != KUBERNETES_ADDRESS)
+        return 0;
+    rule.port = (uint64_t)config->kubernetes.port;
+    return landlock_add_port(rules->set, &rule);
+}
+
 /* The server's unix socket needs no rule. */
 static int allow_redis(const struct rules *rules, const struct config *config)
 {
@@ -277,6 +310,7 @@ static int allow_redis(const struct rules *rules, const struct config *config)
 static int allow_own(const struct rules *rules, const struct config *config)
 {
     if (allow(rules, config->state_dir, own_rights) < 0 ||
+        allow_replaced(rules, config->node.ca) < 0 ||
         allow_replaced(rules, config->tls.certificate) < 0 ||
         allow_replaced(rules, config->tls.key) < 0)
         return -1;
@@ -314,13 +348,13 @@ static int allow_listener(const struct rules *rules, const char *text)
 static int allow_all(const struct rules *rules, const struct config *config)
 {
     if (allow_system(rules) < 0 || allow_own(rules, config) < 0 ||
-        allow_engine(rules, config) < 0 || allow_redis(rules, config) < 0 ||
-        (connects_anywhere(config) && allow_issuer(rules) < 0))
+        allow_engine(rules, config) < 0 || allow_cluster(rules, config) < 0 ||
+        allow_redis(rules, config) < 0 || (connects_anywhere(config) && allow_issuer(rules) < 0))
         return -1;
     for (size_t i = 0; i < config->listen.count; i++)
         if (allow_listener(rules, config->listen.items[i]) < 0)
             return -1;
-    return 0;
+    return config->dashboard.enabled ? allow_listener(rules, "127.0.0.1:0") : 0;
 }
 
 int confine_files(const struct config *config)

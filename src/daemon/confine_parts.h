@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The two halves of confine.h. Each is 0, or -1 with errno when the kernel does not have it. */

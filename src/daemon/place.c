@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/place.h"
 
 #include "base/alloc.h"
@@ -28,7 +29,7 @@ static int give(int fd, const char *path, unsigned mode, const struct identity *
     return 0;
 }
 
-/* Others pass through what stands above. */
+/* Directories above get mode 0755, so that other users can pass through them. */
 static int make_parents(const char *path, struct error *err)
 {
     scoped(free) char *parent = xstrdup(path);
@@ -157,7 +158,7 @@ static int prepare(const char *path, unsigned mode, const struct identity *ident
 /*
  * Started as root, the daemon may be another user than last time: the user did not exist then, or
  * the settings name another one. Only what the earlier user owns is given away, so that a link to a
- * file of somebody else's gains nothing, and only under names that are ours.
+ * file of another user gains nothing, and only under names that are ours.
  */
 struct handover {
     const struct identity *to; /* borrowed */
@@ -270,7 +271,7 @@ static void hand_over_state(const char *path, int state, const struct identity *
     if (identity->kind == IDENTITY_SELF || !find_owner(state, &handover.from) ||
         handover.from == identity->uid || fstat(state, &status) < 0)
         return;
-    /* Root's files are not given away unless nobody else could have put them there. */
+    /* Root's files are given away only where root alone could have put them there. */
     if (handover.from == 0 && status.st_uid != 0)
         return;
     if (status.st_uid == handover.from && handover.from != 0)
@@ -323,7 +324,7 @@ static void hand_over_runtime(const char *path, const char *socket_name,
 
 /* --- the two kinds -------------------------------------------------------------------------- */
 
-/* What is in these is removed sooner or later: they have to be ours. */
+/* The contents of these directories are removed sooner or later, so they must be our own. */
 static int check_is_own(const char *path, int state, struct error *err)
 {
     static const char *const emptied[] = { "sandboxes", "trash", "ahead" };

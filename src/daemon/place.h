@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
  * The directories that the daemon works in. A directory is made where it is missing; one that
- * exists keeps its owner and its mode, whatever user runs the daemon. The exception is the daemon's own:
- * what an earlier daemon made as another user is given to the present one.
+ * exists keeps its owner and its mode. The exception are files that an earlier daemon made as
+ * another user: they are given to the present one.
  */
 
 #include "base/error.h"

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/preflight.h"
 
+#include "backend/kubernetes/kube_config.h"
 #include "backend/registry.h"
 #include "base/alloc.h"
 #include "base/scoped.h"
@@ -57,6 +59,14 @@ static int check_engine_files(const struct config *config, const struct identity
         check_file("docker.tls.cert", config->docker.tls.cert, identity, err) < 0)
         return -1;
     return check_file("docker.tls.key", config->docker.tls.key, identity, err);
+}
+
+static int check_kubeconfig(const struct config *config, const struct identity *identity,
+                            struct error *err)
+{
+    if (!config_names_backend(config, "kubernetes"))
+        return 0;
+    return check_file("kubernetes.kubeconfig", kube_config_path(config), identity, err);
 }
 
 /* Certificates of listeners are read before power is given up, files of keys again and again. */
@@ -134,7 +144,8 @@ static int check_ports(const struct config *config, const struct identity *ident
 int preflight_check(const struct config *config, const struct identity *identity, struct error *err)
 {
     if (check_backends(config, identity, err) < 0 || check_audit(config, identity, err) < 0 ||
-        check_ports(config, identity, err) < 0 || check_engine_files(config, identity, err) < 0)
+        check_ports(config, identity, err) < 0 || check_engine_files(config, identity, err) < 0 ||
+        check_kubeconfig(config, identity, err) < 0)
         return -1;
     return check_files(config, identity, err);
 }

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What can be known to be wrong with the settings on this host before anything is started. 'serve'
- * and 'config check' ask the same questions.
+ * Checks of the settings on this host before anything is started. 'serve' and 'config check' make
+ * the same checks.
  */
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A daemon of one's own for commands that find none running. The child holds the read end of a
  * pipe, the leash: when it reads the end of file, because we closed our end or died, it ends
@@ -64,7 +65,9 @@ static void collect_settings(struct daemon_setting rows[MAX_SETTINGS],
     rows[used++] = (struct daemon_setting){ "state_dir", state_dir };
     rows[used++] = (struct daemon_setting){ "instance", instance };
     rows[used++] = (struct daemon_setting){ "shutdown.policy", "destroy" };
+    rows[used++] = (struct daemon_setting){ "store.kind", "sqlite" };
     rows[used++] = (struct daemon_setting){ "store.sync", "off" };
+    rows[used++] = (struct daemon_setting){ "node.address", "" };
     rows[used++] = (struct daemon_setting){ "pool.size", "0" };
     rows[used++] = (struct daemon_setting){ "log.level", "error" };
     rows[used++] = (struct daemon_setting){ "auth.mode", "none" };
@@ -77,7 +80,7 @@ static void collect_settings(struct daemon_setting rows[MAX_SETTINGS],
 }
 
 static int run_daemon(const struct private_daemon *daemon, const struct daemon_setting *given,
-                      int ready_fd, int leash_fd)
+                      const struct config_mounts *mounts, int ready_fd, int leash_fd)
 {
     scoped(free) char *state_dir = path_join(daemon->directory, "state");
     scoped(free) char *instance = xasprintf("private-%d", (int)getpid());
@@ -86,6 +89,7 @@ static int run_daemon(const struct private_daemon *daemon, const struct daemon_s
     struct daemon_options options = {
         .listen = listen,
         .settings = settings,
+        .mounts = mounts,
         .ready_fd = ready_fd,
         .leash_fd = leash_fd,
     };
@@ -97,7 +101,8 @@ static int run_daemon(const struct private_daemon *daemon, const struct daemon_s
 /* The guardian keeps the rights that the daemon gives up, so that it can remove the directory after
  * it, also when the command that wanted it has been killed. */
 static _Noreturn void run_guardian(const struct private_daemon *daemon,
-                                   const struct daemon_setting *given, int ready_fd, int leash_fd)
+                                   const struct daemon_setting *given,
+                                   const struct config_mounts *mounts, int ready_fd, int leash_fd)
 {
     int status = 0;
     pid_t pid;
@@ -106,7 +111,7 @@ static _Noreturn void run_guardian(const struct private_daemon *daemon,
     setsid();
     pid = fork();
     if (pid == 0)
-        _exit(run_daemon(daemon, given, ready_fd, leash_fd));
+        _exit(run_daemon(daemon, given, mounts, ready_fd, leash_fd));
     close(ready_fd);
     close(leash_fd);
     if (pid > 0)
@@ -133,6 +138,12 @@ static int await_ready(int ready_fd, struct error *err)
 int daemon_start_private(struct private_daemon *daemon, const struct daemon_setting *settings,
                          struct error *err)
 {
+    return daemon_start_sharing(daemon, settings, NULL, err);
+}
+
+int daemon_start_sharing(struct private_daemon *daemon, const struct daemon_setting *settings,
+                         const struct config_mounts *mounts, struct error *err)
+{
     int ready[2] = { -1, -1 };
     int leash[2] = { -1, -1 };
     int result;
@@ -154,7 +165,7 @@ int daemon_start_private(struct private_daemon *daemon, const struct daemon_sett
     if (daemon->pid == 0) {
         close(ready[0]);
         close(leash[1]);
-        run_guardian(daemon, settings, ready[1], leash[0]);
+        run_guardian(daemon, settings, mounts, ready[1], leash[0]);
     }
     close(ready[1]);
     close(leash[0]);

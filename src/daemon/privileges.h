@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -30,8 +31,8 @@ struct identity {
     gid_t group;
 };
 
-/* Who the daemon will be; `user` has to outlive it. Fails where power that was not given up would
- * be kept by mistake. */
+/* Finds the user that the daemon will run as; `user` has to outlive it. Fails where power that was
+ * not given up would be kept by mistake. */
 int identity_find(const char *user, struct identity *out_identity, struct error *err);
 
 /* Lets a named user keep one group of theirs: the one through which they may connect to the socket at
