@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -7,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plain processes: what everything else is compared with. */
 
 #include "bench/subject.h"

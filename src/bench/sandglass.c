@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sandglass through its HTTP API, as any caller would. */
 
 #include "bench/subject.h"

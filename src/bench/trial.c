@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/trial.h"
 
 static const char *const true_argv[] = { "/bin/true", NULL };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -13,7 +14,7 @@
 #include "base/error.h"
 #include "base/macros.h"
 #include "cli/options.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -43,16 +44,27 @@ extern const struct option common_options[];
         common_options, 0, "Common options" \
     }
 
-/* What an operand of a command is, for completion. */
-enum operand_kind { OPERAND_NONE, OPERAND_SESSION, OPERAND_FILE, OPERAND_COMMAND, OPERAND_WORDS };
+/* The kind of a command's operand, for completion. */
+enum operand_kind {
+    OPERAND_NONE,
+    OPERAND_SESSION,   /* the first one; its id or key:KEY when the command runs */
+    OPERAND_SESSIONS,  /* all of them; the command finds out which */
+    OPERAND_EXECUTION, /* a session as OPERAND_SESSION, then one of its executions */
+    OPERAND_PLACE,     /* a file here, or SESSION:PATH */
+    OPERAND_TEMPLATE,
+    OPERAND_FILE,
+    OPERAND_COMMAND,
+    OPERAND_WORDS
+};
 
-enum { COMMAND_SETS = 5 };
+enum { COMMAND_SETS = 7 };
 
 struct command {
     const char *name;
-    const char *summary; /* one line, no full stop */
-    const char *usage;   /* what follows the name */
-    const char *details; /* further help, or NULL */
+    const char *summary;  /* one line, no full stop */
+    const char *usage;    /* operands and options, behind the name */
+    const char *details;  /* further help, or NULL */
+    const char *examples; /* command lines, each with a newline */
     struct option_set sets[COMMAND_SETS];
     size_t args_size;
     size_t plain_after; /* see options_parse() */
@@ -81,6 +93,7 @@ struct cli {
     bool json;
     char *url; /* owned: where the daemon is, or should be */
     bool url_was_given;
+    struct text_list resolved;  /* owned texts: the sessions that operands and options name */
     struct loop *loop;          /* owned; NULL until cli_connect() */
     struct http_client *client; /* owned; NULL until cli_connect() */
 };
@@ -103,6 +116,9 @@ int cli_print_json(struct cli *cli, const json_t *document); /* indented */
 /* Makes the loop and the client; nothing is sent yet. */
 int cli_connect(struct cli *cli, struct error *err);
 
+/* Gives both up: another daemon is asked from here on. */
+void cli_disconnect(struct cli *cli);
+
 struct reply {
     int status;
     struct buffer body;
@@ -122,7 +138,7 @@ int cli_call(struct cli *cli, enum http_method method, const char *target,
 
 json_t *reply_parse(const void *body, size_t length, struct error *err); /* NULL on failure */
 
-/* What the daemon said in an answer that is not a success. */
+/* The error in an answer of the daemon that is not a success. */
 int reply_error(struct error *err, int status, const void *body, size_t length);
 
 /* Says how to start a daemon when that is what `err` is about. Returns -1. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass help: the commands, or all about one of them. */
 
 #include "cli/commands.h"
@@ -52,6 +53,7 @@ const struct command cmd_help = {
     .name = "help",
     .summary = "Explain a command",
     .usage = "[--man] [COMMAND]...",
+    .examples = "sandglass help run\n",
     .sets = { { help_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct help_args),
     .plain_after = OPERANDS_MIXED,

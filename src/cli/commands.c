@@ -1,20 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/commands.h"
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/session/resolve.h"
 #include "net/http_client.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct command *const commands[] = {
-    &cmd_run,    &cmd_exec,    &cmd_execute,    &cmd_session, &cmd_ls,    &cmd_ps,    &cmd_inspect,
-    &cmd_logs,   &cmd_history, &cmd_cp,         &cmd_rm,      &cmd_why,   &cmd_top,   &cmd_storage,
-    &cmd_tools,  &cmd_flavors, &cmd_approvals,  &cmd_budget,  &cmd_scope, &cmd_mcp,   &cmd_sweep,
-    &cmd_serve,  &cmd_doctor,  &cmd_bench,      &cmd_key,     &cmd_audit, &cmd_store, &cmd_template,
-    &cmd_config, &cmd_version, &cmd_completion, &cmd_help,    NULL,
+    &cmd_run,     &cmd_exec,     &cmd_execute, &cmd_session,     &cmd_ls,      &cmd_ps,
+    &cmd_inspect, &cmd_logs,     &cmd_history, &cmd_cp,          &cmd_port,    &cmd_rm,
+    &cmd_why,     &cmd_top,      &cmd_storage, &cmd_tools,       &cmd_flavors, &cmd_approvals,
+    &cmd_budget,  &cmd_scope,    &cmd_mcp,     &cmd_sweep,       &cmd_serve,   &cmd_doctor,
+    &cmd_bench,   &cmd_key,      &cmd_audit,   &cmd_nodes,       &cmd_node,    &cmd_dashboard,
+    &cmd_store,   &cmd_template, &cmd_config,  &cmd_unpack_init, &cmd_version, &cmd_completion,
+    &cmd_help,    NULL,
 };
 
 const struct command *command_find(const struct command *const *table, const char *name)
@@ -33,6 +39,17 @@ static void describe_commands(const struct command *const *table, struct buffer 
         buffer_appendf(text, "  %-12s%s\n", (*table)->name, (*table)->summary);
 }
 
+static void describe_examples(const char *examples, struct buffer *text)
+{
+    buffer_append_text(text, "\nExamples:\n");
+    while (*examples) {
+        size_t length = strcspn(examples, "\n");
+
+        buffer_appendf(text, "  %.*s\n", (int)length, examples);
+        examples += length + 1;
+    }
+}
+
 void command_print_help(const struct command *command, const char *path)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(65536);
@@ -45,6 +62,8 @@ void command_print_help(const struct command *command, const char *path)
         describe_commands(command->subcommands, &text);
     }
     options_describe(command->sets, &text);
+    if (command->examples)
+        describe_examples(command->examples, &text);
     fwrite(text.data, 1, text.length, stdout);
 }
 
@@ -121,10 +140,26 @@ static int run_command(struct cli *cli, const struct common_args *before, char *
     } else {
         cli->json = args->json;
         set_url(cli, args->url);
-        code = command->run(cli, args, &given);
+        code = sessions_resolve_given(cli, args, &given, &err) < 0
+                   ? cli_fail(cli, &err)
+                   : command->run(cli, args, &given);
     }
     options_release(command->sets, args);
     text_list_fini(&given.operands);
+    return code;
+}
+
+/* A group alone does nothing, and says what it could do. */
+static int list_group(struct cli *cli)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(65536);
+    int code = cli_misuse(cli, "%s needs a command", cli->command->name);
+
+    if (cli->json)
+        return code;
+    buffer_append_text(&text, "\nCommands:\n");
+    describe_commands(cli->command->subcommands, &text);
+    (void)fd_write_all(STDERR_FILENO, text.data, text.length);
     return code;
 }
 
@@ -140,7 +175,7 @@ static int run_group(struct cli *cli, const struct common_args *before, char *co
         return 0;
     }
     if (!*argv)
-        return cli_misuse(cli, "%s needs a command", group->name);
+        return list_group(cli);
     command = command_find(group->subcommands, *argv);
     if (!command)
         return unknown_command(cli, group->subcommands, *argv);
@@ -150,9 +185,11 @@ static int run_group(struct cli *cli, const struct common_args *before, char *co
 
 static void cli_fini(struct cli *cli)
 {
-    http_client_free(cli->client);
-    loop_free(cli->loop);
+    cli_disconnect(cli);
     free(cli->url);
+    for (size_t i = 0; i < cli->resolved.count; i++)
+        free((char *)cli->resolved.items[i]);
+    text_list_fini(&cli->resolved);
 }
 
 struct top_args {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Every command, each in its own cmd_*.c. */
@@ -10,11 +11,15 @@ extern const struct command cmd_bench;
 extern const struct command cmd_budget;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
+extern const struct command cmd_config_init;
 extern const struct command cmd_cp;
+extern const struct command cmd_dashboard;
 extern const struct command cmd_doctor;
 extern const struct command cmd_exec;
 extern const struct command cmd_execute;
 extern const struct command cmd_flavors;
+extern const struct command cmd_node;
+extern const struct command cmd_nodes;
 extern const struct command cmd_help;
 extern const struct command cmd_history;
 extern const struct command cmd_inspect;
@@ -23,6 +28,7 @@ extern const struct command cmd_logs;
 extern const struct command cmd_ls;
 extern const struct command cmd_mcp;
 extern const struct command cmd_mcp_install;
+extern const struct command cmd_port;
 extern const struct command cmd_ps;
 extern const struct command cmd_rm;
 extern const struct command cmd_run;
@@ -37,5 +43,6 @@ extern const struct command cmd_template;
 extern const struct command cmd_template_pull;
 extern const struct command cmd_tools;
 extern const struct command cmd_top;
+extern const struct command cmd_unpack_init;
 extern const struct command cmd_version;
 extern const struct command cmd_why;

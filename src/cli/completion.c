@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/completion.h"
 
 #include "cli/cli.h"
@@ -35,9 +36,35 @@ static void put_quoted(struct buffer *script, const char *text, const char *also
     }
 }
 
-#define for_each_option(option, command)                                      \
-    for (const struct option_set *set_ = (command)->sets; set_->rows; set_++) \
-        for (const struct option *option = set_->rows; option->name; option++)
+#define for_each_option(option, command)                                       \
+    for (const struct option_set *set_ = (command)->sets; set_->rows; set_++)  \
+        for (const struct option *option = set_->rows; option->name; option++) \
+            if (option->help)
+
+/* The values of an option or an operand that `sandglass completion values` knows; NULL: none. */
+static const char *option_values(const struct option *option)
+{
+    if (option->kind == OPTION_SESSION)
+        return "sessions";
+    if (strcmp(option->name, "template") == 0)
+        return "templates";
+    return strcmp(option->name, "set") == 0 ? "settings" : NULL;
+}
+
+static const char *operand_name(const struct command *command)
+{
+    static const char *const names[] = {
+        [OPERAND_SESSION] = "session",
+        [OPERAND_SESSIONS] = "sessions",
+        [OPERAND_EXECUTION] = "execution",
+        [OPERAND_PLACE] = "place",
+        [OPERAND_TEMPLATE] = "template",
+        [OPERAND_FILE] = "file",
+        [OPERAND_WORDS] = NULL,
+    };
+
+    return names[command->operand];
+}
 
 /* --- bash ------------------------------------------------------------------------------------ */
 
@@ -57,14 +84,34 @@ static void bash_command(struct buffer *script, const struct command *parent,
         buffer_append_text(script, "        words='");
         put_names(script, command->subcommands);
         buffer_append_text(script, "'\n");
-    } else if (command->operand == OPERAND_SESSION) {
-        buffer_append_text(script, "        kind=session\n");
-    } else if (command->operand == OPERAND_FILE) {
-        buffer_append_text(script, "        kind=file\n");
     } else if (command->operand == OPERAND_WORDS) {
         buffer_appendf(script, "        words='%s'\n", command->words);
+    } else if (operand_name(command)) {
+        buffer_appendf(script, "        kind=%s\n", operand_name(command));
     }
     buffer_append_text(script, "        ;;\n");
+}
+
+/* Options that take a value, so that the value is not taken for an operand. */
+static void bash_valued(struct buffer *script, const struct command *parent,
+                        const struct command *command)
+{
+    const char *group = parent ? parent->name : "";
+    const char *gap = parent ? " " : "";
+    bool is_first = true;
+
+    for_each_option(option, command)
+    {
+        if (option->kind == OPTION_FLAG)
+            continue;
+        buffer_appendf(script, "%s'%s%s%s --%s'", is_first ? "            " : "|", group, gap,
+                       command->name, option->name);
+        if (option->letter)
+            buffer_appendf(script, "|'%s%s%s -%c'", group, gap, command->name, option->letter);
+        is_first = false;
+    }
+    if (!is_first)
+        buffer_append_text(script, ") skip=1 ;;\n");
 }
 
 static void bash_choices(struct buffer *script, const struct command *parent,
@@ -72,32 +119,108 @@ static void bash_choices(struct buffer *script, const struct command *parent,
 {
     for_each_option(option, command)
     {
+        const char *values = option_values(option);
+
+        if (!option->choices && !values)
+            continue;
+        buffer_appendf(script, "    '%s%s%s --%s'", parent ? parent->name : "", parent ? " " : "",
+                       command->name, option->name);
+        if (option->letter)
+            buffer_appendf(script, "|'%s%s%s -%c'", parent ? parent->name : "", parent ? " " : "",
+                           command->name, option->letter);
         if (option->choices)
-            buffer_appendf(script, "    '%s%s%s --%s') words='%s'; options= ;;\n",
-                           parent ? parent->name : "", parent ? " " : "", command->name,
-                           option->name, option->choices);
+            buffer_appendf(script, ") words='%s'; options=; kind= ;;\n", option->choices);
+        else
+            buffer_appendf(script, ") kind=%s; options=; operands=0 ;;\n", values);
     }
 }
 
+/* The words of the line, from its text: bash itself splits them at colons and equal signs too. */
+static const char bash_head[] =
+    "# bash completion of sandglass\n"
+    "_sandglass_values() {\n"
+    "    sandglass completion values \"$@\" 2>/dev/null\n"
+    "}\n"
+    "_sandglass() {\n"
+    "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
+    "    local path= options= words= kind= word i session= skip= operands=0\n"
+    "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+    "        word=${COMP_WORDS[i]}\n"
+    "        [ -n \"$skip\" ] && { skip=; continue; }\n"
+    "        case $word in\n"
+    "        --) return ;;\n"
+    "        -*)\n"
+    "            case \"$path $word\" in\n";
+
+static const char bash_operands[] = "            esac\n"
+                                    "            ;;\n"
+                                    "        *)\n"
+                                    "            case $path in\n"
+                                    "            '') path=$word ;;\n";
+
+static const char bash_tail[] =
+    "    esac\n"
+    "    case $current in\n"
+    "    -*) words=$options ;;\n"
+    "    *)\n"
+    "        case $kind in\n"
+    "        session) [ $operands = 0 ] && words=$(_sandglass_values sessions) ;;\n"
+    "        sessions|templates|settings) words=$(_sandglass_values $kind) ;;\n"
+    "        template) words=$(_sandglass_values templates) ;;\n"
+    "        execution)\n"
+    "            case $operands in\n"
+    "            0) words=$(_sandglass_values sessions) ;;\n"
+    "            1) words=$(_sandglass_values executions \"$session\") ;;\n"
+    "            esac\n"
+    "            ;;\n"
+    "        place) _sandglass_place; return ;;\n"
+    "        file) compopt -o default 2>/dev/null ;;\n"
+    "        esac\n"
+    "        [ \"$kind\" = settings ] && compopt -o nospace 2>/dev/null\n"
+    "        ;;\n"
+    "    esac\n"
+    "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+    "}\n"
+    "# A file here or SESSION:PATH. Bash splits words at the colon, so what stands before it "
+    "goes.\n"
+    "_sandglass_place() {\n"
+    "    local whole=${COMP_LINE:0:COMP_POINT} each IFS=$'\\n'\n"
+    "    whole=${whole##* }\n"
+    "    [ -z \"$COMP_LINE\" ] && whole=$current\n"
+    "    compopt -o nospace 2>/dev/null\n"
+    "    case $whole in\n"
+    "    *:*) COMPREPLY=($(compgen -W \"$(_sandglass_values files \"$whole\")\" -- \"$whole\")) "
+    ";;\n"
+    "    *)\n"
+    "        compopt -o default 2>/dev/null\n"
+    "        COMPREPLY=($(compgen -S : -W \"$(_sandglass_values sessions)\" -- \"$whole\") "
+    "$(compgen -f -- \"$whole\"))\n"
+    "        ;;\n"
+    "    esac\n"
+    "    case $COMP_WORDBREAKS in\n"
+    "    *:*)\n"
+    "        case $whole in\n"
+    "        *:*) for i in \"${!COMPREPLY[@]}\"; do COMPREPLY[i]=${COMPREPLY[i]#\"${whole%:*}:\"}; "
+    "done ;;\n"
+    "        esac\n"
+    "        ;;\n"
+    "    esac\n"
+    "}\n"
+    "complete -F _sandglass sandglass\n";
+
 void completion_bash(struct buffer *script)
 {
-    buffer_append_text(
-        script, "# bash completion of sandglass\n"
-                "_sandglass() {\n"
-                "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-                "    local path= options= words= kind= word i\n"
-                "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-                "        word=${COMP_WORDS[i]}\n"
-                "        case $word in\n"
-                "        --) return ;;\n"
-                "        -*) ;;\n"
-                "        *)\n"
-                "            case $path in\n"
-                "            '') path=$word ;;\n");
+    buffer_append_text(script, bash_head);
+    visit_commands(script, bash_valued);
+    buffer_append_text(script, bash_operands);
     for (const struct command *const *top = commands; *top; top++)
         if ((*top)->subcommands)
             buffer_appendf(script, "            %s) path=\"$path $word\" ;;\n", (*top)->name);
-    buffer_append_text(script, "            esac\n"
+    buffer_append_text(script, "            *)\n"
+                               "                [ $operands = 0 ] && session=$word\n"
+                               "                operands=$((operands + 1))\n"
+                               "                ;;\n"
+                               "            esac\n"
                                "            ;;\n"
                                "        esac\n"
                                "    done\n"
@@ -109,18 +232,7 @@ void completion_bash(struct buffer *script)
     buffer_append_text(script, "    esac\n"
                                "    case \"$path $previous\" in\n");
     visit_commands(script, bash_choices);
-    buffer_append_text(script,
-                       "    esac\n"
-                       "    case $current in\n"
-                       "    -*) words=$options ;;\n"
-                       "    *)\n"
-                       "        [ \"$kind\" = session ] && words=$(sandglass ls -q 2>/dev/null)\n"
-                       "        [ \"$kind\" = file ] && compopt -o default\n"
-                       "        ;;\n"
-                       "    esac\n"
-                       "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
-                       "}\n"
-                       "complete -F _sandglass sandglass\n");
+    buffer_append_text(script, bash_tail);
 }
 
 /* --- zsh ------------------------------------------------------------------------------------- */
@@ -143,27 +255,31 @@ static void zsh_option(struct buffer *script, const struct option *option)
     }
     if (option->choices)
         buffer_appendf(script, "(%s)", option->choices);
+    else if (option_values(option))
+        buffer_appendf(script, "{_sandglass_values %s}", option_values(option));
     buffer_append_byte(script, '\'');
 }
 
 static void zsh_operand(struct buffer *script, const struct command *command)
 {
-    switch (command->operand) {
-    case OPERAND_NONE:
-        break;
-    case OPERAND_SESSION:
-        buffer_append_text(script, " \\\n            '*:session:_sandglass_sessions'");
-        break;
-    case OPERAND_FILE:
-        buffer_append_text(script, " \\\n            '*:file:_files'");
-        break;
-    case OPERAND_COMMAND:
-        buffer_append_text(script, " \\\n            '*::command:_normal'");
-        break;
-    case OPERAND_WORDS:
+    static const char execution[] = "'1:session:{_sandglass_values sessions}' "
+                                    "'2:execution:{_sandglass_values executions $words[2]}'";
+    static const char *const specs[] = {
+        [OPERAND_SESSION] = "'1:session:{_sandglass_values sessions}'",
+        [OPERAND_SESSIONS] = "'*:session:{_sandglass_values sessions}'",
+        [OPERAND_EXECUTION] = execution,
+        [OPERAND_PLACE] = "'*:place:_sandglass_places'",
+        [OPERAND_TEMPLATE] = "'*:template:{_sandglass_values templates}'",
+        [OPERAND_FILE] = "'*:file:_files'",
+        [OPERAND_COMMAND] = "'*::command:_normal'",
+        [OPERAND_WORDS] = NULL,
+    };
+    const char *spec = specs[command->operand];
+
+    if (command->operand == OPERAND_WORDS)
         buffer_appendf(script, " \\\n            '*: :(%s)'", command->words);
-        break;
-    }
+    else if (spec)
+        buffer_appendf(script, " \\\n            %s", spec);
 }
 
 static void zsh_names(struct buffer *script, const struct command *const *table)
@@ -199,10 +315,22 @@ static void zsh_command(struct buffer *script, const struct command *parent,
 void completion_zsh(struct buffer *script)
 {
     buffer_append_text(script, "#compdef sandglass\n"
-                               "_sandglass_sessions() {\n"
-                               "    local -a ids\n"
-                               "    ids=(${(f)\"$(sandglass ls -q 2>/dev/null)\"})\n"
-                               "    compadd -a ids\n"
+                               "_sandglass_values() {\n"
+                               "    local -a found\n"
+                               "    found=(${(f)\"$(sandglass completion values $@ "
+                               "2>/dev/null)\"})\n"
+                               "    compadd -S '' -a found\n"
+                               "}\n"
+                               "_sandglass_places() {\n"
+                               "    local -a found\n"
+                               "    if [[ $PREFIX == *:* ]]; then\n"
+                               "        _sandglass_values files $PREFIX\n"
+                               "        return\n"
+                               "    fi\n"
+                               "    found=(${(f)\"$(sandglass completion values sessions "
+                               "2>/dev/null)\"})\n"
+                               "    compadd -S : -a found\n"
+                               "    _files\n"
                                "}\n"
                                "_sandglass() {\n"
                                "    local -a names\n"
@@ -249,6 +377,28 @@ static void fish_name(struct buffer *script, const struct command *parent,
     buffer_append_text(script, "'\n");
 }
 
+static void fish_operand(struct buffer *script, const struct command *parent,
+                         const struct command *command)
+{
+    static const char *const values[] = {
+        [OPERAND_SESSION] = "-a '(sandglass completion values sessions 2>/dev/null)'",
+        [OPERAND_SESSIONS] = "-a '(sandglass completion values sessions 2>/dev/null)'",
+        [OPERAND_EXECUTION] = "-a '(sandglass completion values sessions 2>/dev/null)'",
+        [OPERAND_PLACE] = "-F -a '(__sandglass_places)'",
+        [OPERAND_TEMPLATE] = "-a '(sandglass completion values templates 2>/dev/null)'",
+        [OPERAND_FILE] = "-F",
+        [OPERAND_WORDS] = NULL,
+    };
+
+    if (command->operand == OPERAND_WORDS) {
+        fish_condition(script, parent, command);
+        buffer_appendf(script, " -a '%s'\n", command->words);
+    } else if (values[command->operand]) {
+        fish_condition(script, parent, command);
+        buffer_appendf(script, " %s\n", values[command->operand]);
+    }
+}
+
 static void fish_command(struct buffer *script, const struct command *parent,
                          const struct command *command)
 {
@@ -261,26 +411,31 @@ static void fish_command(struct buffer *script, const struct command *parent,
             buffer_appendf(script, " -s %c", option->letter);
         if (option->choices)
             buffer_appendf(script, " -xa '%s'", option->choices);
+        else if (option_values(option))
+            buffer_appendf(script, " -xa '(sandglass completion values %s 2>/dev/null)'",
+                           option_values(option));
         else if (option->kind != OPTION_FLAG)
             buffer_append_text(script, " -r");
         buffer_append_text(script, " -d '");
         put_quoted(script, option->help, "\\");
         buffer_append_text(script, "'\n");
     }
-    if (command->operand == OPERAND_SESSION) {
-        fish_condition(script, parent, command);
-        buffer_append_text(script, " -a '(sandglass ls -q 2>/dev/null)'\n");
-    } else if (command->operand == OPERAND_WORDS) {
-        fish_condition(script, parent, command);
-        buffer_appendf(script, " -a '%s'\n", command->words);
-    } else if (command->operand == OPERAND_FILE) {
-        fish_condition(script, parent, command);
-        buffer_append_text(script, " -F\n");
-    }
+    fish_operand(script, parent, command);
 }
 
 void completion_fish(struct buffer *script)
 {
-    buffer_append_text(script, "complete -c sandglass -f\n");
+    buffer_append_text(script,
+                       "function __sandglass_places\n"
+                       "    set -l word (commandline -ct)\n"
+                       "    if string match -q '*:*' -- $word\n"
+                       "        sandglass completion values files $word 2>/dev/null\n"
+                       "    else\n"
+                       "        for each in (sandglass completion values sessions 2>/dev/null)\n"
+                       "            echo $each:\n"
+                       "        end\n"
+                       "    end\n"
+                       "end\n"
+                       "complete -c sandglass -f\n");
     visit_commands(script, fish_command);
 }

@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/manual.h"
 
+#include "base/alloc.h"
 #include "cli/cli.h"
 #include "config/config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { SETTINGS_MAXIMUM = 1 << 20 };
@@ -51,6 +54,19 @@ static void manual_details(struct buffer *page, const char *details)
             manual_text(page, line);
 }
 
+static void manual_examples(struct buffer *page, const char *examples)
+{
+    buffer_append_text(page, ".PP\nExamples:\n.nf\n.RS\n");
+    while (*examples) {
+        size_t length = strcspn(examples, "\n");
+        scoped(free) char *line = xstrndup(examples, length);
+
+        manual_text(page, line);
+        examples += length + 1;
+    }
+    buffer_append_text(page, ".RE\n.fi\n");
+}
+
 static void manual_command(struct buffer *page, const char *parent, const struct command *command)
 {
     scoped(buffer_fini) struct buffer line = BUFFER_INIT(4096);
@@ -63,8 +79,10 @@ static void manual_command(struct buffer *page, const char *parent, const struct
         manual_details(page, command->details);
     for (const struct option_set *set = command->sets; set->rows; set++)
         for (const struct option *option = set->rows; option->name; option++)
-            if (set->rows != common_options)
+            if (set->rows != common_options && option->help)
                 manual_option(page, option);
+    if (command->examples)
+        manual_examples(page, command->examples);
 }
 
 void manual_commands(struct buffer *page)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Sections of the manual page, from the same tables as help: packaging/make-man puts them in. */

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * A short message to an execution, such as a signal or a new size. One that comes before the
- * program has started is refused by the daemon and sent again until it is taken.
+ * A short message to an execution, such as a signal or a new size. The daemon refuses a message
+ * that comes before the program has started; it is sent again until the daemon takes it.
  */
 
 #include "cli/cli.h"

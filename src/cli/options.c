@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options.h"
 
 #include "base/alloc.h"
+#include "base/macros.h"
 #include "base/str.h"
 
 #include <stdlib.h>
@@ -73,6 +75,7 @@ static int value_check(const struct option *option, const char *value, struct er
     switch (option->kind) {
     case OPTION_FLAG:
     case OPTION_TEXT:
+    case OPTION_SESSION:
     case OPTION_LIST:
         return 0;
     case OPTION_DURATION:
@@ -142,16 +145,61 @@ static const struct option *option_find(const struct option_set *sets, const cha
     return NULL;
 }
 
+/* Options of other container tools, and what to use here. */
+static const struct {
+    const char *name;
+    char letter;
+    const char *advice;
+} foreign_options[] = {
+    { "publish", 'p',
+      "'sandglass port SESSION [LOCAL:]REMOTE' reaches a port inside while the session lives; "
+      "keep the session with --keep or -d" },
+    { "publish-all", 'P', "'sandglass port SESSION' lists the ports that programs listen on" },
+    { "volume", 'v', "'sandglass cp' copies files in and out" },
+    { "privileged", 0, "a sandbox gets no privileges of the host" },
+    { "cap-add", 0, "a sandbox gets no capabilities of the host" },
+    { "net", 0, "use --network none or --network open" },
+    { "gpus", 0, "'sandglass flavors' lists the sandboxes with GPUs; use --flavor" },
+    { "restart", 0, "use --auto-restart on" },
+    { "entrypoint", 0, "give the program and its arguments after --" },
+    { "env-file", 0, "use --env K=V, or --secret-file K=PATH for a secret" },
+    { "runtime", 0, "use --backend" },
+    { "pids-limit", 0, "use --pids" },
+    { "hostname", 0, "the name of a sandbox's host cannot be chosen" },
+};
+
+static const char *foreign_advice(const char *name, char letter)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(foreign_options); i++)
+        if ((name && str_equal(foreign_options[i].name, name)) ||
+            (letter && foreign_options[i].letter == letter))
+            return foreign_options[i].advice;
+    return NULL;
+}
+
+static int unknown_letter(char letter, struct error *err)
+{
+    const char *advice = foreign_advice(NULL, letter);
+
+    if (advice)
+        return error_set(err, ERR_INVALID, "unknown option -%c: %s", letter, advice);
+    return error_set(err, ERR_INVALID, "unknown option -%c", letter);
+}
+
 static int unknown_option(const struct parse *parse, const char *name, size_t length,
                           struct error *err)
 {
     scoped(free) char *word = xstrndup(name, length);
     scoped(text_list_fini) struct text_list names = { 0 };
+    const char *advice = foreign_advice(word, 0);
     const char *nearest;
 
+    if (advice)
+        return error_set(err, ERR_INVALID, "unknown option --%s: %s", word, advice);
     for (const struct option_set *set = parse->sets; set->rows; set++)
         for (const struct option *option = set->rows; option->name; option++)
-            text_list_add(&names, option->name);
+            if (option->help)
+                text_list_add(&names, option->name);
     nearest = names.count ? options_nearest(word, names.items) : NULL;
     if (nearest)
         return error_set(err, ERR_INVALID, "unknown option --%s; did you mean --%s?", word,
@@ -190,7 +238,7 @@ static int parse_short(struct parse *parse, const char *text, struct error *err)
         const char *value = NULL;
 
         if (!option)
-            return error_set(err, ERR_INVALID, "unknown option -%c", *text);
+            return unknown_letter(*text, err);
         if (option->kind == OPTION_FLAG) {
             (void)value_store(set, option, NULL, parse->args, NULL);
             continue;
@@ -242,6 +290,35 @@ int options_parse(const struct option_set *sets, size_t plain_after, char *const
             return -1;
     }
     return 0;
+}
+
+static void write_option(const struct option *option, const void *place, struct text_list *words,
+                         struct text_list *owned)
+{
+    char *name = xasprintf("--%s", option->name);
+    bool is_list = option->kind == OPTION_LIST || option->kind == OPTION_PAIRS;
+    const struct text_list *list = is_list ? place : NULL;
+    const char *value = is_list || option->kind == OPTION_FLAG ? NULL : *(const char *const *)place;
+
+    text_list_add(owned, name);
+    if (option->kind == OPTION_FLAG && *(const bool *)place)
+        text_list_add(words, name);
+    for (size_t i = 0; list && i < list->count; i++) {
+        text_list_add(words, name);
+        text_list_add(words, list->items[i]);
+    }
+    if (value) {
+        text_list_add(words, name);
+        text_list_add(words, value);
+    }
+}
+
+void options_write(const struct option_set *set, const void *args, struct text_list *words,
+                   struct text_list *owned)
+{
+    for (const struct option *option = set->rows; option->name; option++)
+        if (option->help)
+            write_option(option, (const char *)args + set->base + option->offset, words, owned);
 }
 
 void options_release(const struct option_set *sets, void *args)
@@ -302,6 +379,7 @@ void options_describe(const struct option_set *sets, struct buffer *text)
     for (const struct option_set *set = sets; set->rows; set++) {
         buffer_appendf(text, "\n%s:\n", set->heading);
         for (const struct option *option = set->rows; option->name; option++)
-            describe_option(option, text);
+            if (option->help)
+                describe_option(option, text);
     }
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -17,6 +18,7 @@
 enum option_kind {
     OPTION_FLAG,     /* bool */
     OPTION_TEXT,     /* const char *, as are those below */
+    OPTION_SESSION,  /* any name of a session; its id or key:KEY when the command runs */
     OPTION_DURATION, /* 90s, 30m, 4h or seconds */
     OPTION_SIZE,     /* 512m, 2g or bytes */
     OPTION_COUNT,    /* whole number */
@@ -32,7 +34,7 @@ struct option {
     size_t offset;       /* into the struct of its set */
     const char *value;   /* how help calls the value; NULL for flags */
     const char *choices; /* the only values allowed, separated by spaces; NULL: any */
-    const char *help;
+    const char *help;    /* NULL: another name of an option above, which help does not list */
 };
 
 /* Rows that several commands share say where their struct lies in the command's. */
@@ -70,6 +72,11 @@ struct option_result {
 
 int options_parse(const struct option_set *sets, size_t plain_after, char *const *argv, void *args,
                   struct option_result *out, struct error *err);
+
+/* The words of a command line that give `args` again; the texts are borrowed from `args` and from
+ * the rows, or owned by `owned`. Other names of an option are not written. */
+void options_write(const struct option_set *set, const void *args, struct text_list *words,
+                   struct text_list *owned);
 
 /* Gives back the lists in `args`. */
 void options_release(const struct option_set *sets, void *args);

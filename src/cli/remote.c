@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/local_token.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -8,6 +9,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -93,6 +95,7 @@ static void set_identity(struct http_client *client, const char *url)
     const char *key = getenv("SANDGLASS_API_KEY");
     const char *principal = getenv("SANDGLASS_ON_BEHALF_OF");
 
+    http_client_set_header(client, "X-Sandglass-Surface", "cli");
     if (str_is_empty(key) && !str_starts_with(url, "unix:"))
         key = token = find_local_token(url);
     if (!str_is_empty(key)) {
@@ -117,6 +120,14 @@ int cli_connect(struct cli *cli, struct error *err)
     http_client_set_timeout(cli->client, 0);
     set_identity(cli->client, cli->url);
     return 0;
+}
+
+void cli_disconnect(struct cli *cli)
+{
+    http_client_free(cli->client);
+    loop_free(cli->loop);
+    cli->client = NULL;
+    cli->loop = NULL;
 }
 
 static bool is_nobody_there(const struct error *err)
@@ -190,25 +201,30 @@ json_t *reply_parse(const void *body, size_t length, struct error *err)
     return document;
 }
 
-/* Hints for users of the command line, in place of those for authors of requests. */
-static const char *own_hint(const char *name)
+/* A message that begins with a field of the API in quotes: it names the option that fills it here. */
+static void put_message(struct error *err, const char *message)
 {
     static const struct {
-        const char *name, *hint;
-    } hints[] = {
-        { "session_not_found", "'sandglass ls' lists your sessions; key:KEY names one by its key" },
-        { "approval_not_found", "'sandglass approvals ls' lists the approvals that you may see" },
-        { "tool_not_found", "'sandglass tools ls' lists the tools" },
-        { "session_needed", "name a session with --session" },
-        { "credentials_missing", "set SANDGLASS_API_KEY to a key or a token. A local daemon "
-                                 "without authentication keeps its token in the file token-PORT of "
-                                 "the state directory; its unix socket needs no token" },
+        const char *field, *option;
+    } names[] = {
+        { "\"memory_bytes\"", "--memory" },
+        { "\"disk_bytes\"", "--disk" },
+        { "\"cpus\"", "--cpus" },
+        { "\"pids\"", "--pids" },
+        { "\"lease_seconds\"", "--timeout" },
+        { "\"timeout_seconds\"", "--timeout" },
+        { "\"idle_timeout_seconds\"", "--idle-timeout" },
+        { "\"max_lifetime_seconds\"", "--max-lifetime" },
     };
 
-    for (size_t i = 0; i < ARRAY_LENGTH(hints); i++)
-        if (str_equal(hints[i].name, name))
-            return hints[i].hint;
-    return NULL;
+    for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
+        if (str_starts_with(message, names[i].field)) {
+            snprintf(err->message, sizeof(err->message), "%s%s", names[i].option,
+                     message + strlen(names[i].field));
+            return;
+        }
+    }
+    snprintf(err->message, sizeof(err->message), "%s", message);
 }
 
 int reply_error(struct error *err, int status, const void *body, size_t length)
@@ -221,11 +237,9 @@ int reply_error(struct error *err, int status, const void *body, size_t length)
         return error_set(err, code_from_status(status),
                          "the server answered %d %s, but not in the format of Sandglass", status,
                          http_status_text(status));
-    error_named(err, code_from_status(status), field_text(error, "code", "unknown"), "%s",
-                field_text(error, "message", "no reason given"));
+    error_named(err, code_from_status(status), field_text(error, "code", "unknown"), "%s", "");
+    put_message(err, field_text(error, "message", "no reason given"));
     err->retryable = field_bool(error, "retryable");
-    if (own_hint(err->name))
-        hint = own_hint(err->name);
     if (*hint)
         error_hint(err, "%s", hint);
     return -1;

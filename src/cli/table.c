@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/table.h"
 
 #include "base/alloc.h"
@@ -5,7 +6,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+enum { COLUMN_GAP = 2, SHORTEST_COLUMN = 8, SHORT_ID = 12 };
 
 void table_init(struct table *table, const char *const *headings)
 {
@@ -18,6 +22,11 @@ void table_add_column(struct table *table, const char *heading)
 {
     table->last_heading = heading;
     table->columns++;
+}
+
+void table_set_optional(struct table *table, const char *headings)
+{
+    table->optional = headings;
 }
 
 static const char *heading_of(const struct table *table, size_t column)
@@ -56,6 +65,14 @@ void table_addf(struct table *table, const char *format, ...)
     table_add(table, buffer_text(&text));
 }
 
+void table_add_id(struct table *table, const char *id)
+{
+    if (id && table->aligned)
+        table_addf(table, "%.*s", SHORT_ID, id);
+    else
+        table_add(table, id);
+}
+
 /* Characters, not bytes: continuation bytes of UTF-8 take no column. */
 static size_t width_of(const char *text)
 {
@@ -75,20 +92,92 @@ static size_t column_width(const struct table *table, size_t column)
     return width;
 }
 
-static void print_row(const struct table *table, const char *const *cells, const size_t *widths,
-                      struct buffer *text)
+/* --- fitting --------------------------------------------------------------------------------- */
+
+/* Widths of the columns; 0 is a column that is left out. */
+static size_t total_width(const struct table *table, const size_t *widths)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < table->columns; i++)
+        if (widths[i])
+            total += widths[i] + (total ? COLUMN_GAP : 0);
+    return total;
+}
+
+static void leave_out(const struct table *table, const char *heading, size_t length, size_t *widths)
 {
     for (size_t i = 0; i < table->columns; i++) {
-        bool last = i + 1 == table->columns;
+        const char *own = heading_of(table, i);
 
-        buffer_append_text(text, cells[i]);
-        if (last)
-            buffer_append_byte(text, '\n');
-        else if (!table->aligned)
-            buffer_append_byte(text, '\t');
-        else
-            buffer_appendf(text, "%*s", (int)(widths[i] + 2 - width_of(cells[i])), "");
+        if (strlen(own) == length && memcmp(own, heading, length) == 0)
+            widths[i] = 0;
     }
+}
+
+/* The widest column but the first, which says what a row is about; 0 when none can be shortened. */
+static size_t widest_column(const struct table *table, const size_t *widths)
+{
+    size_t widest = 0;
+
+    for (size_t i = 1; i < table->columns; i++)
+        if (widths[i] > SHORTEST_COLUMN && (!widest || widths[i] > widths[widest]))
+            widest = i;
+    return widest;
+}
+
+static void fit_columns(const struct table *table, size_t width, size_t *widths)
+{
+    const char *word = table->optional ? table->optional : "";
+    size_t column;
+
+    while (*word && total_width(table, widths) > width) {
+        size_t length = strcspn(word, " ");
+
+        leave_out(table, word, length, widths);
+        word += length + strspn(word + length, " ");
+    }
+    while (total_width(table, widths) > width && (column = widest_column(table, widths)))
+        widths[column]--;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static void print_cell(const char *cell, size_t width, struct buffer *text)
+{
+    size_t shown = 0;
+
+    if (width_of(cell) <= width) {
+        buffer_append_text(text, cell);
+        return;
+    }
+    for (; *cell; cell++) {
+        if (((unsigned char)*cell & 0xc0) != 0x80 && ++shown == width)
+            break;
+        buffer_append_byte(text, (uint8_t)*cell);
+    }
+    buffer_append_text(text, "…");
+}
+
+static void print_aligned(const struct table *table, const char *const *cells, const size_t *widths,
+                          struct buffer *text)
+{
+    size_t gap = 0;
+
+    for (size_t i = 0; i < table->columns; i++) {
+        if (!widths[i])
+            continue;
+        buffer_appendf(text, "%*s", (int)gap, "");
+        print_cell(cells[i], widths[i], text);
+        gap = COLUMN_GAP + widths[i] - MIN(widths[i], width_of(cells[i]));
+    }
+    buffer_append_byte(text, '\n');
+}
+
+static void print_plain(const struct table *table, const char *const *cells, struct buffer *text)
+{
+    for (size_t i = 0; i < table->columns; i++)
+        buffer_appendf(text, "%s%c", cells[i], i + 1 == table->columns ? '\n' : '\t');
 }
 
 /* The line that begins at `start` and has its end already is cut behind so many characters. */
@@ -105,6 +194,15 @@ static void cut_line(struct buffer *text, size_t start, size_t width)
     }
 }
 
+static void print_heading(const struct table *table, const size_t *widths, struct buffer *text)
+{
+    scoped(free) const char **headings = xcalloc(table->columns, sizeof(*headings));
+
+    for (size_t i = 0; i < table->columns; i++)
+        headings[i] = heading_of(table, i);
+    print_aligned(table, headings, widths, text);
+}
+
 void table_write(const struct table *table, size_t width, struct buffer *text)
 {
     scoped(free) size_t *widths = xcalloc(table->columns, sizeof(*widths));
@@ -112,23 +210,36 @@ void table_write(const struct table *table, size_t width, struct buffer *text)
     size_t start = text->length;
 
     for (size_t i = 0; i < table->columns; i++)
-        widths[i] = column_width(table, i);
+        widths[i] = MAX(column_width(table, i), (size_t)1);
+    if (width)
+        fit_columns(table, width, widths);
     if (table->aligned)
-        print_row(table, table->headings, widths, text);
+        print_heading(table, widths, text);
     if (width)
         cut_line(text, start, width);
     for (size_t i = 0; i + table->columns <= table->count; i += table->columns) {
         start = text->length;
-        print_row(table, cells + i, widths, text);
+        if (table->aligned)
+            print_aligned(table, cells + i, widths, text);
+        else
+            print_plain(table, cells + i, text);
         if (width)
             cut_line(text, start, width);
     }
+}
+
+/* 0 when it is not known. */
+static size_t screen_width(void)
+{
+    struct winsize size = { 0 };
+
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 int table_print(struct table *table, struct cli *cli)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REPLY_MAXIMUM);
 
-    table_write(table, 0, &text);
+    table_write(table, table->aligned ? screen_width() : 0, &text);
     return cli_print(cli, text.data, text.length);
 }

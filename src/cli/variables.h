@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Variables for what runs in a sandbox, plain ones and secrets: --env, --secret, --secret-file. */

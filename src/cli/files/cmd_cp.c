@@ -1,11 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass cp: a file or a directory, into a session or out of it. */
 
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/commands.h"
+#include "cli/files/copy.h"
 #include "cli/files/kept.h"
 #include "cli/files/transfer.h"
 #include "cli/files/tree.h"
+#include "cli/session/resolve.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +50,20 @@ static struct place place_parse(const char *text)
     return (struct place){ xstrndup(text, (size_t)(colon - text)), xstrdup(colon + 1) };
 }
 
+static int place_resolve(struct cli *cli, struct place *place, struct error *err)
+{
+    char *resolved;
+
+    if (!place->session)
+        return 0;
+    resolved = session_resolve(cli, place->session, err);
+    if (!resolved)
+        return -1;
+    free(place->session);
+    place->session = resolved;
+    return 0;
+}
+
 /* The last name of a path, allocated; slashes at its end do not count. */
 static char *last_name(const char *path)
 {
@@ -81,7 +98,7 @@ static char *archive_target(const struct place *place, const char *path)
 
 /* --- in -------------------------------------------------------------------------------------- */
 
-/* What the sandbox would not take. */
+/* Reports the entries that the sandbox has refused. */
 static void tell_refused(const struct buffer *answer)
 {
     struct error ignored;
@@ -96,11 +113,11 @@ static void tell_refused(const struct buffer *answer)
 }
 
 static int send_archive(struct cli *cli, const struct place *to, const char *path, int fd,
-                        struct error *err)
+                        uint64_t expected, struct error *err)
 {
     scoped(free) char *target = archive_target(to, path);
     scoped(buffer_fini) struct buffer answer = { 0 };
-    int result = transfer_send(cli, target, "application/x-tar", fd, &answer, err);
+    int result = transfer_send(cli, target, "application/x-tar", fd, expected, &answer, err);
 
     if (result == 0)
         tell_refused(&answer);
@@ -121,13 +138,14 @@ static int copy_directory_in(struct cli *cli, const struct place *from, const st
                              struct error *err)
 {
     scoped(free) char *path = path_inside(from, to);
+    uint64_t expected = !cli->json && isatty(STDERR_FILENO) ? tree_size(from->path) : 0;
     struct tree_child child;
     struct error child_err;
     int result;
 
     if (tree_pack_start(&child, from->path, err) < 0)
         return -1;
-    result = send_archive(cli, to, path, child.fd, err);
+    result = send_archive(cli, to, path, child.fd, expected, err);
     if (tree_child_wait(&child, &child_err) < 0 && result == 0) {
         *err = child_err;
         return -1;
@@ -145,7 +163,7 @@ static int copy_in(struct cli *cli, const struct place *from, const struct place
     struct stat status;
 
     if (is_stream(from))
-        return send_archive(cli, to, to->path, STDIN_FILENO, err);
+        return send_archive(cli, to, to->path, STDIN_FILENO, 0, err);
     if (is_directory(from->path))
         return copy_directory_in(cli, from, to, err);
     fd = open(from->path, O_RDONLY | O_CLOEXEC);
@@ -153,7 +171,16 @@ static int copy_in(struct cli *cli, const struct place *from, const struct place
         return error_sys(err, "open %s", from->path);
     target = session_target(to->session, "/files?path=%s&mode=%04o", encoded,
                             (unsigned)status.st_mode & 0777);
-    return transfer_send(cli, target, "application/octet-stream", fd, NULL, err);
+    return transfer_send(cli, target, "application/octet-stream", fd, 0, NULL, err);
+}
+
+int copy_into(struct cli *cli, const char *path, const char *session, const char *inside,
+              struct error *err)
+{
+    scoped(place_fini) struct place from = { .path = xstrdup(path) };
+    scoped(place_fini) struct place to = { xstrdup(session), xstrdup(inside) };
+
+    return cli_connect(cli, err) < 0 ? -1 : copy_in(cli, &from, &to, err);
 }
 
 /* --- out ------------------------------------------------------------------------------------- */
@@ -215,7 +242,8 @@ static int cp_run(struct cli *cli, const void *args UNUSED, const struct option_
     to = place_parse(given->operands.items[1]);
     if (!from.session == !to.session)
         return cli_misuse(cli, "either the source or the destination must be SESSION:PATH");
-    if (cli_connect(cli, &err) < 0)
+    if (cli_connect(cli, &err) < 0 || place_resolve(cli, &from, &err) < 0 ||
+        place_resolve(cli, &to, &err) < 0)
         return cli_fail(cli, &err);
     result = from.session ? copy_out(cli, &from, &to, &err) : copy_in(cli, &from, &to, &err);
     if (result < 0)
@@ -227,6 +255,9 @@ const struct command cmd_cp = {
     .name = "cp",
     .summary = "Copy files and directories into a session or out of it",
     .usage = "FILE|DIR|- SESSION:PATH | SESSION:PATH FILE|DIR|-",
+    .examples = "sandglass cp data.csv notes:\n"
+                "sandglass cp notes:results ./results\n"
+                "sandglass cp notes:. - > workspace.tar\n",
     .details = "A relative PATH starts in the workspace; a trailing slash makes it a directory to "
                "copy into.\nA file replaces the destination atomically; a copy into a session "
                "keeps the mode of the\nsource. The contents of a directory are merged into the "
@@ -237,6 +268,6 @@ const struct command cmd_cp = {
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct cp_args),
     .plain_after = OPERANDS_MIXED,
-    .operand = OPERAND_FILE,
+    .operand = OPERAND_PLACE,
     .run = cp_run,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass storage: files that programs have stored from inside a sandbox. */
 
 #include "base/alloc.h"
@@ -58,6 +59,7 @@ static const struct command ls_command = {
     .name = "ls",
     .summary = "List the stored files of a session, live or ended",
     .usage = "SESSION",
+    .examples = "sandglass storage ls notes\n",
     .details = "In a pipe each line has these columns, separated by tabs: name bytes modified",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
@@ -91,6 +93,7 @@ static const struct command get_command = {
     .name = "get",
     .summary = "Copy a stored file to FILE, by default to its own name; - is stdout",
     .usage = "SESSION NAME [FILE|-]",
+    .examples = "sandglass storage get notes report.pdf > report.pdf\n",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
     .plain_after = OPERANDS_MIXED,
@@ -118,6 +121,7 @@ static const struct command rm_command = {
     .name = "rm",
     .summary = "Remove a stored file",
     .usage = "SESSION NAME",
+    .examples = "sandglass storage rm notes report.pdf\n",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
     .plain_after = OPERANDS_MIXED,
@@ -153,7 +157,7 @@ static int url_run(struct cli *cli, const void *given_args, const struct option_
     target = file_target(&given->operands, "/url");
     json_begin_object(&json, NULL);
     if (args->valid_for)
-        json_put_text(&json, "valid_for", args->valid_for);
+        json_put_text(&json, "valid_seconds", args->valid_for);
     json_end_object(&json);
     if (cli_call(cli, HTTP_POST, target, &body, &reply, &err) < 0)
         return cli_fail(cli, &err);
@@ -167,6 +171,7 @@ static const struct command url_command = {
     .name = "url",
     .summary = "Print a URL that gives read access to a stored file for a limited time",
     .usage = "[--valid-for T] SESSION NAME",
+    .examples = "sandglass storage url --valid-for 1h notes report.pdf\n",
     .sets = { { url_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct url_args),
     .plain_after = OPERANDS_MIXED,
@@ -181,5 +186,6 @@ const struct command cmd_storage = {
     .name = "storage",
     .summary = "List, copy, share and remove the files stored by programs",
     .usage = "COMMAND",
+    .examples = "sandglass storage ls notes\n",
     .subcommands = storage_commands,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass template: root file systems that were imported. Works on the state directory; needs no daemon. */
 
 #include "backend/template.h"
@@ -27,6 +28,16 @@ const struct option template_place_options[] = {
 const char *template_find_state(const struct template_args *args, struct config *config,
                                 struct error *err)
 {
+    if (!str_is_empty(args->common.url)) {
+        error_named(err, ERR_INVALID, "usage",
+                    "templates are files of this machine: --url %s cannot "
+                    "be used here",
+                    args->common.url);
+        error_hint(err,
+                   "run the command on the machine of that daemon, with --state or --config if its "
+                   "settings are elsewhere");
+        return NULL;
+    }
     if (args->state)
         return args->state;
     return config_load(config, args->config, err) < 0 ? NULL : config->state_dir;
@@ -110,6 +121,8 @@ static const struct command template_import_command = {
     .name = "import",
     .summary = "Create a template from a tar archive or an image of 'docker save'",
     .usage = "[--replace] [--state DIR] NAME FILE",
+    .examples = "docker save python:3.12 | sandglass template import py -\n"
+                "sandglass template import --replace base rootfs.tar.gz\n",
     .details = "FILE may be gzipped; - reads from stdin. " TEMPLATE_USER,
     .sets = { { import_options, 0, "Options" },
               { template_place_options, 0, "State directory" },
@@ -168,6 +181,7 @@ static const struct command template_ls_command = {
     .name = "ls",
     .summary = "List imported templates",
     .usage = "[--state DIR]",
+    .examples = "sandglass template ls\n",
     .sets = { { template_place_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct template_args),
     .plain_after = OPERANDS_MIXED,
@@ -198,9 +212,11 @@ static const struct command template_rm_command = {
     .name = "rm",
     .summary = "Remove templates that no sandbox uses",
     .usage = "[--state DIR] NAME...",
+    .examples = "sandglass template rm py\n",
     .sets = { { template_place_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct template_args),
     .plain_after = OPERANDS_MIXED,
+    .operand = OPERAND_TEMPLATE,
     .run = rm_run,
 };
 
@@ -212,5 +228,7 @@ const struct command cmd_template = {
     .name = "template",
     .summary = "Import, pull, list and remove root file systems for sandboxes",
     .usage = "COMMAND",
+    .examples = "sandglass template pull python:3.12\n"
+                "sandglass template ls\n",
     .subcommands = template_commands,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass template pull: a template from an image in a registry. Needs no daemon. */
 
 #include "backend/pull/login.h"
@@ -118,6 +119,8 @@ const struct command cmd_template_pull = {
     .name = "pull",
     .summary = "Create a template from an image in a registry",
     .usage = "[OPTIONS] IMAGE",
+    .examples = "sandglass template pull python:3.12\n"
+                "sandglass template pull --name tools registry.example.com/team/tools:latest\n",
     .details = "IMAGE is [HOST[:PORT]/]PATH with a tag or a digest: python:3.12 is an image of "
                "Docker Hub. "
                "Prints\nthe name of the template. Layers that were downloaded before are not "

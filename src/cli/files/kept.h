@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* The workspace of a session that has ended, as far as it was kept (`--keep-files`). */

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the subcommands of `template` share: where the templates are, and how progress is shown. */
+/* Shared by the subcommands of `template`: where the templates are, and how progress is shown. */
 
 #include "backend/template.h"
 #include "cli/cli.h"

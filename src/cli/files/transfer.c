@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/files/transfer.h"
 
 #include "base/alloc.h"
@@ -49,21 +50,35 @@ static void progress_begin(struct transfer *transfer, uint64_t total)
     transfer->progress.told_us = transfer->progress.began_us;
 }
 
+/* "42%  420.0 MB of 1.0 GB  210.5 MB/s  3s left". The total of a directory is an estimate. */
+static void progress_show(const struct progress *progress, double seconds)
+{
+    double rate = (double)progress->done / seconds;
+    double left = progress->total > progress->done ? (double)(progress->total - progress->done) : 0;
+    char done[STR_UNIT_SIZE], total[STR_UNIT_SIZE], speed[STR_UNIT_SIZE], time[STR_UNIT_SIZE];
+
+    str_format_size(progress->done, done);
+    str_format_size(progress->total, total);
+    str_format_size((uint64_t)rate, speed);
+    str_format_duration((int64_t)(left / MAX(rate, 1.0)) * 1000, time);
+    if (progress->total)
+        fprintf(stderr, "\r%3.0f%%  %s of %s  %s/s  %s left\033[K",
+                MIN(100 * (double)progress->done / (double)progress->total, 100.0), done, total,
+                speed, time);
+    else
+        fprintf(stderr, "\r%s  %s/s\033[K", done, speed);
+}
+
 static void progress_add(struct transfer *transfer, size_t length)
 {
     struct progress *progress = &transfer->progress;
     int64_t now_us = loop_now_us(transfer->cli->loop);
-    double seconds = (double)(now_us - progress->began_us) / 1e6;
-    double mib = (double)(progress->done += length) / (1 << 20);
 
+    progress->done += length;
     if (!progress->is_shown || now_us - progress->told_us < PROGRESS_EVERY_US)
         return;
     progress->told_us = now_us;
-    if (progress->total)
-        fprintf(stderr, "\r%3.0f%%  %.1f MiB  %.1f MiB/s\033[K",
-                100 * (double)progress->done / (double)progress->total, mib, mib / seconds);
-    else
-        fprintf(stderr, "\r%.1f MiB  %.1f MiB/s\033[K", mib, mib / seconds);
+    progress_show(progress, (double)(now_us - progress->began_us) / 1e6);
 }
 
 static void progress_end(const struct progress *progress)
@@ -151,12 +166,12 @@ static uint64_t size_of(int fd)
 }
 
 int transfer_send(struct cli *cli, const char *target, const char *content_type, int fd,
-                  struct buffer *answer, struct error *err)
+                  uint64_t expected, struct buffer *answer, struct error *err)
 {
     struct transfer transfer = { .cli = cli, .fd = fd, .refusal = BUFFER_INIT(REFUSAL_MAXIMUM) };
     int result;
 
-    progress_begin(&transfer, size_of(fd));
+    progress_begin(&transfer, expected ? expected : size_of(fd));
     http_client_request(cli->client, HTTP_PUT, target, content_type, NULL, -1, NULL, &send_handler,
                         &transfer);
     result = transfer_run(&transfer, err);
@@ -183,7 +198,16 @@ static void on_content(struct http_call *call, const uint8_t *data, size_t lengt
     }
 }
 
+static void on_content_head(struct http_call *call, const struct http_head *head)
+{
+    struct transfer *transfer = http_call_user(call);
+
+    if (head->status == 200 && head->content_length > 0)
+        transfer->progress.total = (uint64_t)head->content_length;
+}
+
 static const struct http_call_handler receive_handler = {
+    .on_head = on_content_head,
     .on_data = on_content,
     .on_end = on_end,
 };

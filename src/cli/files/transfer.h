@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Files in the body of a request or of an answer, of any size. */
@@ -6,9 +7,10 @@
 
 /* Progress is a line on stderr while that is a terminal. */
 
-/* PUT target with what `fd` has, to its end. The answer goes to `answer` unless that is NULL. */
+/* PUT target with what `fd` has, to its end. The answer goes to `answer` unless that is NULL.
+ * `expected` bytes are shown as the total; 0: the size of a file, else unknown. */
 int transfer_send(struct cli *cli, const char *target, const char *content_type, int fd,
-                  struct buffer *answer, struct error *err);
+                  uint64_t expected, struct buffer *answer, struct error *err);
 
 /* GET target into `fd`, as it comes. */
 int transfer_receive_into(struct cli *cli, const char *target, int fd, struct error *err);

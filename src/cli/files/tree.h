@@ -1,14 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * Directories of this machine as tar archives. What comes from a sandbox is hostile: nothing is
+ * Directories of this machine as tar archives. An archive from a sandbox is hostile: nothing is
  * written outside of the directory, through a link, or as anything but files, directories and links
  * that stay inside.
  */
 
 #include "base/error.h"
 
+#include <stdint.h>
 #include <sys/types.h>
+
+/* About how long the archive of a directory is: for a line of progress. */
+uint64_t tree_size(const char *path);
 
 /* Each is a child process, so that the caller can wait for the daemon meanwhile; the descriptor is
  * the other end of its pipe and the caller's to close. */

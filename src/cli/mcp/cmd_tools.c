@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass tools: what a model can call, and a call by hand. */
 
 #include "base/alloc.h"
@@ -46,6 +47,7 @@ static const struct command ls_command = {
     .name = "ls",
     .summary = "List the tools; with --json also their descriptions and schemas",
     .usage = "",
+    .examples = "sandglass tools ls\n",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct ls_args),
     .plain_after = OPERANDS_MIXED,
@@ -60,7 +62,7 @@ struct call_args {
 };
 
 static const struct option call_options[] = {
-    { "session", 's', OPTION_TEXT, offsetof(struct call_args, session), "ID", NULL,
+    { "session", 's', OPTION_SESSION, offsetof(struct call_args, session), "ID", NULL,
       "session of the call; tools that find their session themselves need none" },
     { 0 },
 };
@@ -129,6 +131,7 @@ static const struct command call_command = {
     .name = "call",
     .summary = "Call a tool as a model would and print its result",
     .usage = "[--session ID] TOOL [JSON|-]",
+    .examples = "sandglass tools call --session notes bash '{\"command\": \"ls\"}'\n",
     .details = "The arguments are a JSON object; - reads it from stdin. Exit code 1 if the tool "
                "reports a\nfailure.",
     .sets = { { call_options, 0, "Options" }, COMMON_OPTIONS },
@@ -143,5 +146,6 @@ const struct command cmd_tools = {
     .name = "tools",
     .summary = "List the tools for models, or call one",
     .usage = "COMMAND",
+    .examples = "sandglass tools ls\n",
     .subcommands = tools_commands,
 };

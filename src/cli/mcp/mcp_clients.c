@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/mcp/mcp_clients.h"
 
 #include "base/alloc.h"
@@ -57,8 +58,15 @@ char *mcp_client_path(const struct mcp_client_kind *kind, struct error *err)
 
 static json_t *entry_arguments(const struct mcp_entry *entry)
 {
-    return entry->url ? json_pack("[s, s, s]", "mcp", "--url", entry->url)
-                      : json_pack("[s]", "mcp");
+    json_t *arguments = json_pack("[s]", "mcp");
+
+    if (entry->url) {
+        json_array_append_new(arguments, json_string("--url"));
+        json_array_append_new(arguments, json_string(entry->url));
+    }
+    for (size_t i = 0; i < entry->options->count; i++)
+        json_array_append_new(arguments, json_string(entry->options->items[i]));
+    return arguments;
 }
 
 static json_t *entry_json(const struct mcp_client_kind *kind, const struct mcp_entry *entry)
@@ -275,4 +283,71 @@ int mcp_client_write(const struct mcp_client_kind *kind, const struct mcp_entry 
         return -1;
     return kind->member ? write_json(kind, entry, path, &old, out_change, err)
                         : write_toml(entry, path, &old, out_change, err);
+}
+
+/* --- removing -------------------------------------------------------------------------------- */
+
+static int remove_json(const struct mcp_client_kind *kind, const char *name, const char *path,
+                       const struct buffer *old, enum mcp_change *out_change, struct error *err)
+{
+    json_t *document = read_document(path, old, err);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(2 * FILE_MAXIMUM);
+    scoped(free) char *dumped = NULL;
+    int result = 0;
+
+    if (!document)
+        return -1;
+    *out_change = json_object_del(json_object_get(document, kind->member), name) == 0 ? MCP_REMOVED
+                                                                                      : MCP_ABSENT;
+    if (*out_change == MCP_REMOVED) {
+        dumped = json_dumps(document, DUMP_FLAGS);
+        buffer_appendf(&text, "%s\n", dumped);
+        result = replace_file(path, &text, err);
+    }
+    json_decref(document);
+    return result;
+}
+
+/* The line that is exactly `heading`; NULL without one. */
+static const char *find_line(const char *text, const char *heading)
+{
+    size_t length = strlen(heading);
+
+    for (const char *at = strstr(text, heading); at; at = strstr(at + 1, heading))
+        if ((at == text || at[-1] == '\n') && (at[length] == '\n' || !at[length]))
+            return at;
+    return NULL;
+}
+
+/* The table reaches to the next heading. Tables below it are not ours. */
+static int remove_toml(const char *name, const char *path, struct buffer *old,
+                       enum mcp_change *out_change, struct error *err)
+{
+    scoped(free) char *heading = xasprintf("[mcp_servers.%s]", name);
+    scoped(free) char *below = xasprintf("[mcp_servers.%s.", name);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(FILE_MAXIMUM);
+    const char *all = old->length ? buffer_text(old) : "";
+    const char *start = find_line(all, heading);
+    const char *end = start ? strstr(start, "\n[") : NULL;
+
+    *out_change = start ? MCP_REMOVED : MCP_ABSENT;
+    if (!start)
+        return 0;
+    if (strstr(all, below))
+        return refuse_file(path, "the entry has tables of its own; remove it by hand", err);
+    buffer_append(&text, all, (size_t)(start - all));
+    if (end)
+        buffer_append_text(&text, end + 1);
+    return replace_file(path, &text, err);
+}
+
+int mcp_client_remove(const struct mcp_client_kind *kind, const char *name, const char *path,
+                      enum mcp_change *out_change, struct error *err)
+{
+    scoped(buffer_fini) struct buffer old = BUFFER_INIT(FILE_MAXIMUM);
+
+    if (read_file(path, &old, err) < 0)
+        return -1;
+    return kind->member ? remove_json(kind, name, path, &old, out_change, err)
+                        : remove_toml(name, path, &old, out_change, err);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -8,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "cli/options.h"
 
 #include <stdbool.h>
 
@@ -24,22 +26,27 @@ extern const struct mcp_client_kind mcp_client_kinds[];
 
 const struct mcp_client_kind *mcp_client_kind_find(const char *name); /* or NULL */
 
-/* What is to be started, and under which name. */
+/* An entry in the configuration of a client: the program to start, and its name. */
 struct mcp_entry {
     const char *name;
     const char *program;
-    const char *url; /* of the daemon; NULL for the usual one */
+    const char *url;                 /* of the daemon; NULL for the usual one */
+    const struct text_list *options; /* of the session, as words of a command line */
 };
 
 /* Where its configuration is, allocated; NULL without a home. */
 char *mcp_client_path(const struct mcp_client_kind *kind, struct error *err);
 
-/* What has to stand in the file, for people to copy. */
+/* The text of the entry, for people to copy into the file. */
 void mcp_client_describe(const struct mcp_client_kind *kind, const struct mcp_entry *entry,
                          struct buffer *out);
 
-enum mcp_change { MCP_ADDED, MCP_REPLACED, MCP_UNCHANGED };
+enum mcp_change { MCP_ADDED, MCP_REPLACED, MCP_UNCHANGED, MCP_REMOVED, MCP_ABSENT };
 
 /* Puts the entry into the file, which is replaced as a whole, or made. */
 int mcp_client_write(const struct mcp_client_kind *kind, const struct mcp_entry *entry,
                      const char *path, enum mcp_change *out_change, struct error *err);
+
+/* Takes the entry of this name out of the file; nothing else changes. */
+int mcp_client_remove(const struct mcp_client_kind *kind, const char *name, const char *path,
+                      enum mcp_change *out_change, struct error *err);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/mcp/mcp_relay.h"
 
 #include "base/alloc.h"
@@ -34,7 +35,8 @@ struct asked {
 };
 
 struct relay {
-    struct cli *cli; /* borrowed */
+    struct cli *cli;     /* borrowed */
+    const char *session; /* borrowed; NULL: no wishes */
 
     struct http_call *call; /* NULL while there is none */
     bool is_connected;
@@ -196,7 +198,7 @@ static void on_data(struct http_call *call, const uint8_t *data, size_t length)
 
 /* --- from the client ------------------------------------------------------------------------- */
 
-/* What was cancelled has no answer. */
+/* A request waits for its answer until the client cancels it: a cancelled request has none. */
 static void note_sent(struct relay *relay, const struct jsonrpc_message *message)
 {
     if (message->kind == JSONRPC_REQUEST) {
@@ -306,8 +308,7 @@ static const struct http_call_handler handler = {
 
 static void connect_daemon(struct relay *relay)
 {
-    const char *headers[] = { "Connection", "Upgrade", "Upgrade", "mcp-lines", NULL,
-                              NULL,         NULL,      NULL,      NULL };
+    const char *headers[11] = { "Connection", "Upgrade", "Upgrade", "mcp-lines" };
     size_t used = 4;
 
     if (*relay->client_id) {
@@ -317,6 +318,10 @@ static void connect_daemon(struct relay *relay)
     if (*relay->version) {
         headers[used++] = "Mcp-Protocol-Version";
         headers[used++] = relay->version;
+    }
+    if (relay->session) {
+        headers[used++] = "Sandglass-Session";
+        headers[used++] = relay->session;
     }
     buffer_clear(&relay->refusal);
     buffer_clear(&relay->answer);
@@ -461,10 +466,11 @@ static void relay_fini(struct relay *relay)
     buffer_fini(&relay->refusal);
 }
 
-int mcp_relay_run(struct cli *cli)
+int mcp_relay_run(struct cli *cli, const char *session)
 {
     struct relay relay = {
         .cli = cli,
+        .session = session,
         .refusal = BUFFER_INIT(1 << 20),
         .input = BUFFER_INIT(LINE_MAXIMUM),
         .answer = BUFFER_INIT(LINE_MAXIMUM),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass approvals: what waits for a decision, and the decision. */
 
 #include "base/alloc.h"
@@ -23,7 +24,7 @@ static const struct option ls_options[] = {
     { "state", 0, OPTION_TEXT, offsetof(struct ls_args, state), "STATE",
       "pending approved denied expired cancelled all",
       "list approvals in this state instead of pending" },
-    { "session", 0, OPTION_TEXT, offsetof(struct ls_args, session), "ID", NULL,
+    { "session", 0, OPTION_SESSION, offsetof(struct ls_args, session), "ID", NULL,
       "list approvals of this session only" },
     { 0 },
 };
@@ -48,7 +49,7 @@ static void add_row(struct table *table, const json_t *approval)
 {
     table_add(table, field_text(approval, "id", NULL));
     table_add(table, field_text(approval, "state", NULL));
-    table_add(table, field_text(approval, "session", NULL));
+    table_add_id(table, field_text(approval, "session", NULL));
     table_add(table, field_text(approval, "owner", NULL));
     table_add(table, field_text(approval, "flavor", NULL));
     add_money(table, approval, "price_per_hour");
@@ -65,6 +66,7 @@ static int print_table(struct cli *cli, const json_t *approvals)
     const json_t *approval;
 
     table_init(&table, headings);
+    table_set_optional(&table, "decided_by usd_window expires_at owner usd_hour");
     json_array_foreach(approvals, index, approval) add_row(&table, approval);
     return table_print(&table, cli);
 }
@@ -74,7 +76,7 @@ static char *list_target(const struct ls_args *args)
     scoped(free) char *session = args->session ? url_encode(args->session) : NULL;
 
     return xasprintf("/api/v1/approvals?state=%s%s%s", args->state ? args->state : "pending",
-                     session ? "&session=" : "", session ? session : "");
+                     session ? "&session_id=" : "", session ? session : "");
 }
 
 static int ls_run(struct cli *cli, const void *given_args, const struct option_result *given)
@@ -96,6 +98,7 @@ static const struct command ls_command = {
     .name = "ls",
     .summary = "List approvals, by default those that are pending",
     .usage = "[--state STATE] [--session ID]",
+    .examples = "sandglass approvals ls --state all\n",
     .details = "In a pipe each line has these columns, separated by tabs, '-' for an empty one:\n  "
                "approval state session owner flavor usd_hour usd_window expires_at decided_by "
                "question\nWith authentication an approver sees the approvals of all owners; "
@@ -159,6 +162,7 @@ static const struct command approve_command = {
     .name = "approve",
     .summary = "Approve a request: the new sandbox replaces the current one",
     .usage = "[--session] [--reason TEXT] APPROVAL",
+    .examples = "sandglass approvals approve --reason 'for the demo' apr_5m8r2c7n4x1z\n",
     .sets = { { scope_options, 0, "Options" }, { reason_options, 0, "Why" }, COMMON_OPTIONS },
     .args_size = sizeof(struct decide_args),
     .plain_after = OPERANDS_MIXED,
@@ -169,6 +173,7 @@ static const struct command deny_command = {
     .name = "deny",
     .summary = "Deny a request: the session keeps its sandbox",
     .usage = "[--reason TEXT] APPROVAL",
+    .examples = "sandglass approvals deny apr_5m8r2c7n4x1z\n",
     .sets = { { reason_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct decide_args),
     .plain_after = OPERANDS_MIXED,
@@ -182,5 +187,6 @@ const struct command cmd_approvals = {
     .name = "approvals",
     .summary = "List and decide requests that need an approval",
     .usage = "COMMAND",
+    .examples = "sandglass approvals ls\n",
     .subcommands = approvals_commands,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass audit: the audit log. Needs no daemon. */
 
 #include "audit/audit.h"
@@ -132,6 +133,7 @@ static const struct command verify_command = {
     .name = "verify",
     .summary = "Verify that no line of the audit log was changed",
     .usage = "[FILE...]",
+    .examples = "sandglass audit verify\n",
     .details = "Give rotated logs oldest first. Exit code 1: a line was changed or is missing.",
     .sets = { { verify_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct audit_args),
@@ -146,5 +148,6 @@ const struct command cmd_audit = {
     .name = "audit",
     .summary = "Verify the audit log",
     .usage = "COMMAND",
+    .examples = "sandglass audit verify\n",
     .subcommands = audit_commands,
 };

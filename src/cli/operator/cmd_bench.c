@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass bench: how fast this machine is at it, in half a minute, beside plain processes. */
 
 #include "base/alloc.h"
@@ -261,6 +262,7 @@ const struct command cmd_bench = {
     .name = "bench",
     .summary = "Measure how fast sandboxes are on this machine",
     .usage = "[--duration T] [--private]",
+    .examples = "sandglass bench --private --duration 5s\n",
     .details = "Measures the running daemon, or a private one with the default settings if none is "
                "running,\nalternating with plain processes: F0 is posix_spawn and wait of "
                "/bin/true. Ratios to F0 can be\ncompared between machines, times cannot. The "

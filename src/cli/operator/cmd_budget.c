@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass budget: what a session or an owner may spend and has spent. */
 
 #include "base/alloc.h"
@@ -21,7 +22,7 @@ static const struct option budget_options[] = {
     { "cap", 0, OPTION_NUMBER, offsetof(struct budget_args, cap), "USD", NULL,
       "amount that may be spent without an approval" },
     { "auto-approve", 0, OPTION_TEXT, offsetof(struct budget_args, auto_approve), "on|off",
-      "on off", "approve automatically whatever fits under the cap of the session" },
+      "on off", "approve requests automatically if they fit under the cap of the session" },
     { "owner", 0, OPTION_TEXT, offsetof(struct budget_args, owner), "NAME", NULL,
       "budget of this owner instead of a session; approvers only" },
     { 0 },
@@ -100,8 +101,10 @@ static int budget_run(struct cli *cli, const void *given_args, const struct opti
 
 const struct command cmd_budget = {
     .name = "budget",
-    .summary = "Show or change what a session or an owner may spend",
+    .summary = "Show or change the budget of a session or an owner",
     .usage = "[--cap USD] [--auto-approve on|off] [SESSION | --owner NAME]",
+    .examples = "sandglass budget --cap 5 notes\n"
+                "sandglass budget --owner team\n",
     .details = "Without a session: the budget of the caller, over all of their sessions.",
     .sets = { { budget_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct budget_args),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass config: the settings. Needs no daemon. */
 
 #include "base/str.h"
@@ -55,9 +56,11 @@ static const struct command config_show_command = {
     .name = "show",
     .summary = "Show the effective settings and the origin of each",
     .usage = "[--config F | FILE]",
+    .examples = "sandglass config show\n",
     .sets = { { file_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct config_args),
     .plain_after = OPERANDS_MIXED,
+    .operand = OPERAND_FILE,
     .run = show_run,
 };
 
@@ -85,11 +88,13 @@ static const struct command config_check_command = {
     .name = "check",
     .summary = "Check whether the daemon would start with these settings",
     .usage = "[--config F | FILE]",
+    .examples = "sandglass config check sandglass.yaml\n",
     .details = "Runs the checks of 'serve': values, backend, template, key and certificate "
                "files,\ndirectories. Creates nothing.",
     .sets = { { file_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct config_args),
     .plain_after = OPERANDS_MIXED,
+    .operand = OPERAND_FILE,
     .run = check_run,
 };
 
@@ -142,6 +147,7 @@ static const struct command config_describe_command = {
     .name = "describe",
     .summary = "List every setting with its type, default, range and meaning",
     .usage = "[--man]",
+    .examples = "sandglass config describe\n",
     .sets = { { describe_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct config_args),
     .plain_after = OPERANDS_MIXED,
@@ -149,15 +155,14 @@ static const struct command config_describe_command = {
 };
 
 static const struct command *const config_commands[] = {
-    &config_show_command,
-    &config_check_command,
-    &config_describe_command,
-    NULL,
+    &cmd_config_init, &config_show_command, &config_check_command, &config_describe_command, NULL,
 };
 
 const struct command cmd_config = {
     .name = "config",
-    .summary = "Show, check and explain the settings",
+    .summary = "Write, show, check and explain the settings",
     .usage = "COMMAND",
+    .examples = "sandglass config init\n"
+                "sandglass config check\n",
     .subcommands = config_commands,
 };

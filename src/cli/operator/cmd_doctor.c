@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass doctor: what this host allows, and how to get the rest. */
 
 #include "cli/commands.h"
@@ -12,11 +13,15 @@ struct doctor_args {
     struct common_args common;
     const char *config;
     bool store;
+    bool fix;
 };
 
 static const struct option doctor_options[] = {
     { "store", 0, OPTION_FLAG, offsetof(struct doctor_args, store), NULL, NULL,
       "check the whole database too, with its redo log and stored output" },
+    { "fix", 0, OPTION_FLAG, offsetof(struct doctor_args, fix), NULL, NULL,
+      "first create Sandglass's user and directories if they are missing and, with sudo, "
+      "subordinate ids for the calling user; prints each change" },
     { "config", 'c', OPTION_TEXT, offsetof(struct doctor_args, config), "FILE", NULL,
       "configuration file; default: $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
       "~/.config/sandglass/sandglass.yaml, whichever exists" },
@@ -25,6 +30,7 @@ static const struct option doctor_options[] = {
 
 static const char *const status_names[] = {
     [FINDING_OK] = "ok",
+    [FINDING_INFO] = "info",
     [FINDING_WARN] = "warn",
     [FINDING_FAIL] = "fail",
 };
@@ -33,7 +39,7 @@ struct report {
     struct buffer text;
     struct json_writer json;
     bool as_json;
-    unsigned counts[3];
+    unsigned counts[4];
 };
 
 void finding_set(struct finding *finding, enum finding_status status, const char *remedy,
@@ -87,6 +93,26 @@ static void run_checks(const struct doctor *doctor, const struct check *checks,
     }
 }
 
+/* A repair that fails is a failure of the report; the check behind it says what is still wrong. */
+static void run_repairs(const struct doctor *doctor, struct report *report)
+{
+    for (const struct repair *repair = repairs; repair->name; repair++) {
+        char did[256] = "";
+        struct error err = { 0 };
+        struct finding finding = { 0 };
+        int result = repair->run(doctor, did, sizeof(did), &err);
+
+        if (result == 0)
+            continue;
+        if (result > 0)
+            finding_set(&finding, FINDING_INFO, NULL, "fixed: %s", did);
+        else
+            finding_set(&finding, FINDING_FAIL, *err.hint ? err.hint : NULL, "not fixed: %s",
+                        err.message);
+        report_add(report, repair->name, &finding);
+    }
+}
+
 static void report_end(struct report *report)
 {
     bool runs = report->counts[FINDING_FAIL] == 0;
@@ -125,10 +151,15 @@ static int doctor_run(struct cli *cli, const void *given_args, const struct opti
         json_begin_object(&report.json, NULL);
         json_begin_array(&report.json, "checks");
     }
+    if (args->fix && doctor.config)
+        run_repairs(&doctor, &report);
     run_checks(&doctor, host_checks, &report);
+    run_checks(&doctor, identity_checks, &report);
     doctor_check_engine(&doctor, on_finding, &report);
+    doctor_check_kubernetes(&doctor, on_finding, &report);
     run_checks(&doctor, sandglass_checks, &report);
     doctor_check_other_backends(&doctor, on_finding, &report);
+    doctor_check_pod(&doctor, on_finding, &report);
     if (args->store)
         run_checks(&doctor, store_checks, &report);
     report_end(&report);
@@ -140,9 +171,15 @@ static int doctor_run(struct cli *cli, const void *given_args, const struct opti
 const struct command cmd_doctor = {
     .name = "doctor",
     .summary = "Check what this host supports and how to enable the rest",
-    .usage = "[--store] [--config F]",
-    .details = "Each line is ok, warn (Sandglass runs with restrictions) or fail (it does not "
-               "run). Exit\ncode 1 if any line is a fail.",
+    .usage = "[--fix] [--store] [--config F]",
+    .examples = "sandglass doctor\n"
+                "sudo sandglass doctor --fix\n",
+    .details =
+        "Each line is ok, info (about a backend that is not enabled), warn (Sandglass runs with\n"
+        "restrictions) or fail (it does not run). One real sandbox is made with each backend that "
+        "the\n"
+        "settings name, and with each other one that this host could have. Exit code 1 if any "
+        "line\nis a fail.",
     .sets = { { doctor_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct doctor_args),
     .plain_after = OPERANDS_MIXED,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass flavors: which sandboxes there are to ask for, and what they cost. */
 
 #include "base/money.h"
@@ -66,6 +67,7 @@ const struct command cmd_flavors = {
     .name = "flavors",
     .summary = "List the available flavors of sandboxes and their prices",
     .usage = "",
+    .examples = "sandglass flavors\n",
     .details = "In a pipe each line has these columns, separated by tabs, '-' for an empty one:\n  "
                "flavor memory cpus disk pids gpus usd_hour approval available\n'sandglass session "
                "sandbox --flavor NAME SESSION' requests one.",

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass key: the file of API keys. Needs no daemon; one that runs notices within a second. */
 
 #include "auth/keys.h"
@@ -23,6 +24,7 @@ struct key_args {
     const char *principal;
     struct text_list roles;
     const char *expires;
+    bool e2b;
 };
 
 #define PLACE(field) offsetof(struct key_args, field)
@@ -39,9 +41,11 @@ static const struct option create_options[] = {
     { "principal", 'p', OPTION_TEXT, PLACE(principal), "NAME", NULL,
       "principal of the key and owner of the sessions created with it" },
     { "role", 'r', OPTION_LIST, PLACE(roles), "ROLE", "user approver admin delegate",
-      "role of the key, beyond using its own sessions; may be repeated" },
+      "role of the key: user, approver, admin or delegate; may be repeated; default: user" },
     { "expires", 0, OPTION_DURATION, PLACE(expires), "TIME", NULL,
-      "time from now until the key expires" },
+      "time from now until the key expires; default: never" },
+    { "e2b", 0, OPTION_FLAG, PLACE(e2b), NULL, NULL,
+      "print the key in the form that the clients of E2B accept" },
     { 0 },
 };
 
@@ -132,22 +136,27 @@ static int print_key(struct cli *cli, const struct key_args *args, const char *i
 
 static int create_run(struct cli *cli, const void *given_args, const struct option_result *given)
 {
-    const struct key_args *args = given_args;
+    struct key_args named = *(const struct key_args *)given_args;
+    const struct key_args *args = &named;
     struct key_place place = { 0 };
     char id[ID_SIZE], text[KEY_TEXT_SIZE];
     struct error err = { 0 };
     int result;
 
+    if (given->operands.count > (named.principal ? 0 : 1))
+        return cli_misuse(cli, "create takes one principal");
     if (given->operands.count)
-        return cli_misuse(cli, "create takes no operand: \"%s\"", given->operands.items[0]);
+        named.principal = given->operands.items[0];
     if (str_is_empty(args->principal) || !owner_is_valid(args->principal))
-        return cli_misuse(cli, "--principal is required: the principal that the key is for");
+        return cli_misuse(cli, "name the principal that the key is for");
     if (find_place(args, &place, &err) < 0)
         return cli_fail(cli, &err);
     result = add_key(args, &place, id, text, &err);
     free(place.path);
     if (result < 0)
         return cli_fail(cli, &err);
+    if (args->e2b)
+        key_text_for_e2b(text);
     result = print_key(cli, args, id, text);
     explicit_bzero(text, sizeof(text));
     return result;
@@ -156,7 +165,9 @@ static int create_run(struct cli *cli, const void *given_args, const struct opti
 static const struct command create_command = {
     .name = "create",
     .summary = "Create a key and print it, once",
-    .usage = "--principal NAME [--role ROLE]... [--expires TIME]",
+    .usage = "PRINCIPAL [--role ROLE]... [--expires TIME] [--e2b]",
+    .examples = "sandglass key create ann --expires 90d\n"
+                "sandglass key create ops --role admin\n",
     .sets = { { create_options, 0, "Options" }, { place_options, 0, "Where" }, COMMON_OPTIONS },
     .args_size = sizeof(struct key_args),
     .plain_after = OPERANDS_MIXED,
@@ -221,6 +232,7 @@ static int print_table(struct cli *cli, const struct key_set *set, const json_t 
     scoped(table_fini) struct table table = { 0 };
 
     table_init(&table, headings);
+    table_set_optional(&table, "CREATED EXPIRES ROLES");
     for (size_t i = 0; i < set->count; i++)
         add_row(&table, &set->items[i], uses);
     return table_print(&table, cli);
@@ -281,6 +293,7 @@ static const struct command ls_command = {
     .name = "ls",
     .summary = "List the keys, without their secrets",
     .usage = "",
+    .examples = "sandglass key ls\n",
     .sets = { { place_options, 0, "Where" }, COMMON_OPTIONS },
     .args_size = sizeof(struct key_args),
     .plain_after = OPERANDS_MIXED,
@@ -329,6 +342,7 @@ static const struct command revoke_command = {
     .name = "revoke",
     .summary = "Revoke keys permanently",
     .usage = "KEY-ID...",
+    .examples = "sandglass key revoke key_3f9a\n",
     .details =
         "New requests with a revoked key are refused within a second; running streams continue.",
     .sets = { { place_options, 0, "Where" }, COMMON_OPTIONS },
@@ -348,5 +362,6 @@ const struct command cmd_key = {
     .name = "key",
     .summary = "Create, list and revoke API keys",
     .usage = "COMMAND",
+    .examples = "sandglass key create ann\n",
     .subcommands = key_commands,
 };

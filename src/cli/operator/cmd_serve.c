@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass serve: the daemon, in the foreground. */
 
 #include "backend/names.h"
@@ -23,11 +24,12 @@ static const struct option serve_options[] = {
     { "config", 'c', OPTION_TEXT, PLACE(config), "FILE", NULL,
       "configuration file; default: $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
       "~/.config/sandglass/sandglass.yaml, whichever exists" },
-    { "state", 0, OPTION_TEXT, PLACE(state), "DIR", NULL, "state directory" },
+    { "state", 0, OPTION_TEXT, PLACE(state), "DIR", NULL,
+      "state directory; default: the setting state_dir" },
     { "listen", 0, OPTION_LIST, PLACE(listen), "ADDR", NULL,
-      "unix:PATH or HOST:PORT; may be repeated" },
+      "unix:PATH or HOST:PORT; may be repeated; default: the setting listen" },
     { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", BACKEND_WORDS,
-      "default backend of sandboxes, one of:" BACKEND_TEXT },
+      "default backend of sandboxes, one of:" BACKEND_TEXT "; default: native" },
     { "set", 0, OPTION_PAIRS, PLACE(set), "KEY=VALUE", NULL,
       "override a setting of the file; may be repeated" },
     { 0 },
@@ -78,6 +80,8 @@ const struct command cmd_serve = {
     .name = "serve",
     .summary = "Run the daemon",
     .usage = "[--config F] [--state DIR] [--listen ADDR]... [--backend NAME] [--set KEY=VALUE]...",
+    .examples = "sandglass serve\n"
+                "sandglass serve --listen 127.0.0.1:7420 --set session.idle_timeout=1h\n",
     .details = "Stays in the foreground and ends on TERM or INT. 'sandglass config describe' lists "
                "the\nsettings.",
     .sets = { { serve_options, 0, "Options" }, COMMON_OPTIONS },

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass store: check, copy, put back and repair the database. Needs no daemon. */
 
 #include "base/alloc.h"
@@ -235,6 +236,7 @@ static const struct command check_command = {
     .name = "check",
     .summary = "Check the database, its redo log and stored output for damage",
     .usage = "[FILE]",
+    .examples = "sandglass store check\n",
     .details = "Reads everything and changes nothing; a daemon may be running. FILE is a backup. "
                "Exit code 1:\ndamage was found.",
     .sets = { { store_options, 0, "Options" }, COMMON_OPTIONS },
@@ -248,6 +250,7 @@ static const struct command backup_command = {
     .name = "backup",
     .summary = "Copy the database to a new file, even while a daemon runs",
     .usage = "FILE",
+    .examples = "sandglass store backup /var/backups/sandglass.db\n",
     .details = "The copy includes every change acknowledged before the command started. It does "
                "not include\nthe output of programs.",
     .sets = { { store_options, 0, "Options" }, COMMON_OPTIONS },
@@ -261,6 +264,7 @@ static const struct command restore_command = {
     .name = "restore",
     .summary = "Replace the database by a backup; the daemon must be stopped",
     .usage = "FILE",
+    .examples = "sandglass store restore /var/backups/sandglass.db\n",
     .sets = { { store_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct store_args),
     .plain_after = OPERANDS_MIXED,
@@ -273,6 +277,7 @@ static const struct command repair_command = {
     .summary =
         "Continue without the commits lost in a damaged redo log; the daemon must be stopped",
     .usage = "--accept-loss",
+    .examples = "sandglass store repair --accept-loss\n",
     .details = "The damaged files are renamed to *.damaged.",
     .sets = { { repair_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct store_args),
@@ -286,5 +291,6 @@ const struct command cmd_store = {
     .name = "store",
     .summary = "Check, back up and restore the database",
     .usage = "COMMAND",
+    .examples = "sandglass store check\n",
     .subcommands = store_commands,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass sweep: removes what dead instances have left. Needs no daemon. */
 
 #include "base/alloc.h"
@@ -24,11 +25,11 @@ struct sweep_args {
 
 static const struct option sweep_options[] = {
     { "dry-run", 'n', OPTION_FLAG, offsetof(struct sweep_args, dry_run), NULL, NULL,
-      "say what would be removed, and remove nothing" },
+      "list what would be removed, and remove nothing" },
     { "older-than", 0, OPTION_DURATION, offsetof(struct sweep_args, older_than), "T", NULL,
-      "only what nobody has served for so long; 1m unless given" },
+      "only leftovers that no daemon has served for this long; default 1m" },
     { "max", 0, OPTION_COUNT, offsetof(struct sweep_args, maximum), "N", NULL,
-      "remove at most so many" },
+      "remove at most this many; default: all" },
     { "state", 0, OPTION_LIST, offsetof(struct sweep_args, states), "DIR", NULL,
       "only this state directory; may be repeated" },
     { "instance", 0, OPTION_LIST, offsetof(struct sweep_args, instances), "NAME", NULL,
@@ -179,14 +180,16 @@ static int sweep_run(struct cli *cli, const void *given_args, const struct optio
 
 const struct command cmd_sweep = {
     .name = "sweep",
-    .summary = "Remove what dead instances have left",
+    .summary = "Remove the leftovers of dead instances",
     .usage = "[--dry-run] [--older-than T] [--max N] [--state DIR]... [--instance NAME]...",
+    .examples = "sandglass sweep --dry-run\n",
     .details = "Looks at the state directory of the settings, at those that have leased user ids "
                "on this host,\nat directories of private daemons, at control groups and at "
-               "containers of the engine of\ndocker.host. Nothing of a daemon that lives, nothing "
-               "of other hosts and nothing without our\nmark is touched. A daemon that was stopped "
-               "and is to come back is dead, too: start it first.\nWith --json each line of the "
-               "output is one document. Exit code 1: something could not be\nremoved.",
+               "containers of the engine of\ndocker.host. Sandboxes of running daemons, of other "
+               "hosts and without the mark of\nSandglass are left alone. A stopped daemon counts "
+               "as dead, too: start it first if it is to\nkeep its sandboxes. With --json each "
+               "line of the output is one document. Exit code 1:\nsomething could not be "
+               "removed.",
     .sets = { { sweep_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct sweep_args),
     .plain_after = OPERANDS_MIXED,

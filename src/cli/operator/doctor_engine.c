@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The container engine of the backends docker and gvisor. */
 
 #include "base/str.h"
@@ -117,7 +118,7 @@ static void check_restart(const struct engine_doctor *engine, struct finding *fi
                     "a restart of the engine ends its sandboxes");
 }
 
-/* Podman takes the runtime of the service whatever a request says. */
+/* Podman ignores the runtime of a request, and uses that of its service. */
 static void check_runtime(const struct engine_doctor *engine, const char *runtime,
                           struct finding *finding)
 {
@@ -187,4 +188,21 @@ void doctor_check_engine(const struct doctor *doctor, doctor_report_fn *report, 
         check_runtimes(&engine, report, user);
     }
     engine_look_fini(&engine.look);
+}
+
+bool doctor_engine_has(const struct doctor *doctor, const char *backend)
+{
+    const char *runtime = doctor->config->docker.runtime;
+    struct engine_look look = { 0 };
+    bool has;
+
+    if (!str_equal(backend, "docker") && !str_equal(backend, "gvisor"))
+        return false;
+    engine_look_run(&look, doctor->config);
+    has = look.err.code == ERR_NONE;
+    if (has && str_equal(backend, "gvisor"))
+        has = !is_podman(&look) &&
+              json_object_get(json_object_get(look.info, "Runtimes"), *runtime ? runtime : "runsc");
+    engine_look_fini(&look);
+    return has;
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/operator/doctor.h"
 
 #include "backend/registry.h"
@@ -7,6 +8,7 @@
 #include "cli/operator/store_report.h"
 #include "config/config.h"
 #include "daemon/confine.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,7 +143,7 @@ static void check_daemon(const struct doctor *doctor, struct finding *finding)
                     err.message);
 }
 
-/* What this host gives to the daemon itself. */
+/* The confinement that this host can give to the daemon itself. */
 static void check_confinement(const struct doctor *doctor, struct finding *finding)
 {
     struct confinement confinement;
@@ -169,8 +171,15 @@ static void check_confinement(const struct doctor *doctor, struct finding *findi
 
 /* --- the proof ------------------------------------------------------------------------------- */
 
-/* In the child: `run` uses the daemon that is there, or a private one. */
-static _Noreturn void run_true(const struct doctor *doctor, const char *backend, int output)
+/* Whether sessions may ask for it. */
+static bool is_used(const struct doctor *doctor, const char *backend)
+{
+    return doctor->config && config_offers_backend(doctor->config, backend);
+}
+
+/* In the child: `run` uses the daemon that is there, or a private one; a private one for a backend that
+ * the daemon does not offer. */
+static void run_true(const struct doctor *doctor, const char *backend, int output)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -179,12 +188,15 @@ static _Noreturn void run_true(const struct doctor *doctor, const char *backend,
     (void)dup2(output, STDERR_FILENO);
     if (doctor->config->path)
         (void)setenv("SANDGLASS_CONFIG", doctor->config->path, 1);
+    if (!is_used(doctor, backend))
+        execl("/proc/self/exe", "sandglass", "run", "--private", "--backend", backend, "--timeout",
+              "30s", "--", "true", NULL);
     execl("/proc/self/exe", "sandglass", "run", "--backend", backend, "--timeout", "30s", "--",
           "true", NULL);
     _exit(127);
 }
 
-/* What `run` wrote on stderr of its own: the message, and the hint that follows it; "" without. */
+/* The error that `run` wrote to stderr: its message, and the hint that follows it ("" without). */
 struct refusal {
     char message[200];
     char hint[256];
@@ -210,34 +222,55 @@ static void read_refusal(int fd, struct refusal *refusal)
         fclose(stream);
 }
 
-/* Parts that look well are no proof: one sandbox is made, and a program runs in it. A daemon starts
- * without the backends that are not its default. */
-static void try_sandbox(const struct doctor *doctor, const char *backend, struct finding *finding)
+/* The body of a child process; it does not return. The parent reads `output`, its standard
+ * error. */
+typedef void child_fn(const struct doctor *doctor, const char *backend, int output);
+
+/* True: the child has exited with 0. */
+static bool run_child(child_fn *child, const struct doctor *doctor, const char *backend,
+                      struct refusal *refusal)
 {
-    struct refusal refusal;
     int pipes[2];
     int status = 0;
     pid_t pid;
 
-    if (!doctor->config || pipe2(pipes, O_CLOEXEC) < 0) {
-        finding_set(finding, FINDING_FAIL, NULL, "not tested");
-        return;
+    if (pipe2(pipes, O_CLOEXEC) < 0) {
+        *refusal = (struct refusal){ .message = "no pipe can be made" };
+        return false;
     }
     pid = fork();
     if (pid == 0)
-        run_true(doctor, backend, pipes[1]);
+        child(doctor, backend, pipes[1]);
     close(pipes[1]);
-    read_refusal(pipes[0], &refusal);
+    read_refusal(pipes[0], refusal);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
-    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        finding_set(finding, FINDING_OK, NULL, "the backend %s created one, and 'true' ran in it",
-                    backend);
+    return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Parts that look well are no proof: one sandbox is made, and a program runs in it. A daemon starts
+ * without the backends that are not its default. */
+static void try_sandbox(const struct doctor *doctor, const char *backend, struct finding *finding)
+{
+    bool is_in_use = is_used(doctor, backend);
+    struct refusal refusal;
+
+    if (!doctor->config)
+        finding_set(finding, FINDING_FAIL, NULL, "not tested");
+    else if (run_child(run_true, doctor, backend, &refusal))
+        finding_set(finding, is_in_use ? FINDING_OK : FINDING_INFO,
+                    is_in_use || str_equal(backend, "direct")
+                        ? NULL
+                        : "name it in sandbox.backends to let sessions use it",
+                    "the backend %s created one, and 'true' ran in it%s", backend,
+                    is_in_use ? "" : "; it is not enabled");
     else
         finding_set(finding,
-                    str_equal(backend, doctor->config->sandbox.backend) ? FINDING_FAIL
-                                                                        : FINDING_WARN,
-                    refusal.hint, "the backend %s cannot create one: %s", backend,
+                    !is_in_use                                            ? FINDING_INFO
+                    : str_equal(backend, doctor->config->sandbox.backend) ? FINDING_FAIL
+                                                                          : FINDING_WARN,
+                    refusal.hint, "the backend %s cannot create one%s: %s", backend,
+                    is_in_use ? "" : " and is not enabled",
                     *refusal.message ? refusal.message : "no reason given");
 }
 
@@ -274,6 +307,14 @@ static void check_backends(const struct doctor *doctor, struct finding *finding)
                 buffer_text(&others));
 }
 
+/* Backends that nothing has to be set up for. An engine needs an image and, for gvisor, a runtime. */
+static bool doctor_could_have(const struct doctor *doctor, const char *backend)
+{
+    if (str_equal(backend, "native") || str_equal(backend, "direct"))
+        return true;
+    return *doctor->config->docker.image && doctor_engine_has(doctor, backend);
+}
+
 void doctor_check_other_backends(const struct doctor *doctor, doctor_report_fn *report, void *user)
 {
     for (const struct backend_row *row = backend_rows; row->name; row++) {
@@ -281,10 +322,56 @@ void doctor_check_other_backends(const struct doctor *doctor, doctor_report_fn *
         scoped(free) char *name = xasprintf("sandbox: %s", row->name);
 
         if (!doctor->config || str_equal(row->name, doctor->config->sandbox.backend) ||
-            !config_offers_backend(doctor->config, row->name))
+            !(config_offers_backend(doctor->config, row->name) ||
+              doctor_could_have(doctor, row->name)))
             continue;
         try_sandbox(doctor, row->name, &finding);
         report(user, name, &finding);
+    }
+}
+
+/* --- in a pod -------------------------------------------------------------------------------- */
+
+/* In the child: a private daemon with this backend, which need not be that of the pod's own daemon,
+ * makes a sandbox before it serves. */
+static void start_private(const struct doctor *doctor UNUSED, const char *backend, int output)
+{
+    struct daemon_setting settings[] = { { "sandbox.backend", backend }, { 0 } };
+    struct private_daemon daemon = { .leash_fd = -1 };
+    struct error err;
+
+    (void)dup2(output, STDERR_FILENO);
+    if (daemon_start_private(&daemon, settings, &err) < 0)
+        _exit(EXIT_FAILURE);
+    daemon_stop_private(&daemon);
+    _exit(EXIT_SUCCESS);
+}
+
+void doctor_check_pod(const struct doctor *doctor, doctor_report_fn *report, void *user)
+{
+    static const struct {
+        const char *name, *backend, *shape, *remedy;
+    } rows[] = {
+        { "pod: native", "native", "walls inside of this pod",
+          "hostUsers: false, procMount: Unmasked and seccompProfile: {type: Unconfined}, or root "
+          "with the capabilities SYS_ADMIN, SYS_PTRACE and NET_ADMIN: docs/how-to/kubernetes.md" },
+        { "pod: direct", "direct", "the pod as the wall",
+          "writable directories for state and /tmp, as emptyDir volumes: "
+          "docs/how-to/kubernetes.md" },
+    };
+
+    if (str_is_empty(getenv("KUBERNETES_SERVICE_HOST")))
+        return;
+    for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
+        struct finding finding = { 0 };
+        struct refusal refusal;
+
+        if (run_child(start_private, doctor, rows[i].backend, &refusal))
+            finding_set(&finding, FINDING_OK, NULL, "%s can be had", rows[i].shape);
+        else
+            finding_set(&finding, FINDING_WARN, rows[i].remedy, "%s cannot be had: %s",
+                        rows[i].shape, *refusal.message ? refusal.message : "no reason given");
+        report(user, rows[i].name, &finding);
     }
 }
 
@@ -311,11 +398,11 @@ static void check_store(const struct doctor *doctor, struct finding *finding)
         0)
         finding_set(finding, FINDING_FAIL, *err.hint ? err.hint : NULL, "%s", err.message);
     else if (report.check.findings)
-        finding_set(
-            finding, FINDING_FAIL,
-            "run 'sandglass store check' for the complete list; docs/store.md describes the repair",
-            "%s: %llu findings: %s", path, (unsigned long long)report.check.findings,
-            json_string_value(json_array_get(report.findings, 0)));
+        finding_set(finding, FINDING_FAIL,
+                    "run 'sandglass store check' for the complete list; docs/design/store.md "
+                    "describes the repair",
+                    "%s: %llu findings: %s", path, (unsigned long long)report.check.findings,
+                    json_string_value(json_array_get(report.findings, 0)));
     else
         finding_set(finding, FINDING_OK, NULL, "%s: %llu sessions, no damage found", path,
                     (unsigned long long)report.check.sessions);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/operator/engine_look.h"
 
 #include "backend/docker/engine.h"

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What the container engine says about itself, asked as the daemon's user and with its groups: what
- * root may do says nothing about the daemon. A child asks, so that an engine that hangs costs a few
- * seconds.
+ * The container engine's report about itself, asked for as the daemon's user and with its groups,
+ * because root's access says nothing about the daemon's. A child asks, so that an engine that hangs
+ * costs a few seconds.
  */
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/operator/store_report.h"
 
 #include "base/alloc.h"

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What is wrong with a database and the files beside it; for `store check` and `doctor --store`. */
+/* Problems of a database and the files beside it; for `store check` and `doctor --store`. */
 
 #include "base/error.h"
 #include "base/map.h"

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
- * What `sandglass sweep` shares: what is found is offered to sweep_may_remove(), which says whether
- * it is to go, and each thing is reported once.
+ * Shared parts of `sandglass sweep`: each leftover that is found goes through sweep_may_remove(),
+ * which decides whether it is removed, and is reported once.
  *
  * Only what carries our mark is ever touched, and only a mark that no user but the one who sweeps
  * can have written: a daemon that has been taken over must not choose what root kills. Sandboxes
@@ -76,8 +77,8 @@ enum state_condition {
     STATE_UNKNOWN, /* this user may not look */
 };
 
-/* Whether a daemon serves a state directory. One that is dead cannot be served until the caller closes
- * *out_lock; *out_age_s is for how long it has been dead. */
+/* Whether a daemon serves a state directory. If none does, no daemon can take the directory until
+ * the caller closes *out_lock, and *out_age_s is the time since the last daemon died. */
 enum state_condition sweep_find_state(const char *path, int *out_lock, int64_t *out_age_s);
 
 /* Removes a directory and everything below it; never follows a link or leaves the file system. */

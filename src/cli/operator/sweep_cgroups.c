@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/launcher_sweep.h"
 #include "base/alloc.h"
 #include "base/id.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/container_sweep.h"
 #include "base/scoped.h"
 #include "base/str.h"
@@ -59,7 +60,8 @@ static bool is_listed(const struct text_list *list, const char *text)
     return false;
 }
 
-/* What the options name is looked at; without any of them, everything. */
+/* Whether the options name the container's state directory or instance. Without such options every
+ * container is wanted. */
 static bool is_wanted(const struct sweep *sweep, const struct container_found *found)
 {
     if (!sweep->states.count && !sweep->instances.count)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 #include "cli/operator/sweep.h"
 
@@ -73,9 +74,9 @@ static bool is_zombie(pid_t pid)
     return read_stat(pid, text, &fields) && strncmp(fields, ") Z", 3) == 0;
 }
 
-/* Init runs from a file in memory that has this name, whatever the process calls itself. An ordinary user
- * may not look at the program of an init without walls, which cannot be traced: pid and start time have to
- * do then, as for the launcher. */
+/* Init runs from a file in memory that has this name; the name of the process can be changed. An
+ * ordinary user may not look at the program of an init without walls, which cannot be traced: pid
+ * and start time have to do then, as for the launcher. */
 static bool runs_our_program(pid_t pid)
 {
     char path[32];

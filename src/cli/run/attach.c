@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/attach.h"
 
 #include "base/alloc.h"
@@ -226,7 +227,8 @@ static const struct http_call_handler final_handler = {
 
 static void attach_ask_final(struct attach *attach)
 {
-    scoped(free) char *target = session_target(attach->options->session, "/executions/%s?wait=%d",
+    scoped(free) char *target = session_target(attach->options->session,
+                                               "/executions/%s?wait_seconds=%d",
                                                attach->options->execution, WAIT_SECONDS);
 
     buffer_clear(&attach->final_body);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass exec: runs a program in a session that exists. */
 
 #include "cli/commands.h"
@@ -31,7 +32,11 @@ const struct command cmd_exec = {
     .name = "exec",
     .summary = "Run a program in a session",
     .usage = "[-i] [-t] [-d] [-e K=V] [-w DIR] [-u USER] [--timeout T] SESSION -- CMD...",
-    .details = "SESSION is an id or key:KEY. The program's output goes to stdout and stderr "
+    .examples = "sandglass exec -it ses_4k7q9x2m -- bash\n"
+                "sandglass exec -e DEBUG=1 -w /tmp notes -- make test\n"
+                "sandglass exec -d notes -- python3 -m http.server 8000\n",
+    .details = "SESSION is an id, the beginning of one, or a key. The program's output goes to "
+               "stdout and stderr "
                "unchanged.\nExit code: the program's; 128+n for a signal; 124 after a timeout; 125 "
                "if Sandglass failed;\n126 not executable; 127 not found.\nSignals are forwarded to "
                "the program; a second one cancels it with all its children, a third\none makes the "

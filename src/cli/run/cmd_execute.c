@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass execute: code in, output out; the session is made on demand and stays without --rm. */
 
 #include "base/alloc.h"
@@ -30,11 +31,13 @@ struct execute_args {
 };
 
 #define PLACE(field) offsetof(struct execute_args, field)
+#define LANGUAGES "python bash javascript"
 
 static const struct option execute_options[] = {
-    { "language", 0, OPTION_TEXT, PLACE(language), "NAME", "python bash",
-      "python or bash; default: by the name of the file, else python" },
-    { "session", 's', OPTION_TEXT, PLACE(session), "ID", NULL,
+    { "language", 0, OPTION_TEXT, PLACE(language), "NAME", LANGUAGES,
+      "python, bash or javascript; default: by the name of the file, else python" },
+    { "lang", 0, OPTION_TEXT, PLACE(language), "NAME", LANGUAGES, NULL },
+    { "session", 's', OPTION_SESSION, PLACE(session), "ID", NULL,
       "run the code in this session; default: in a new one" },
     { "key", 0, OPTION_TEXT, PLACE(key), "KEY", NULL, "run the code in the session with this key" },
     { "timeout", 0, OPTION_DURATION, PLACE(timeout), "T", NULL,
@@ -67,19 +70,20 @@ static int read_file(const char *path, struct buffer *code, struct error *err)
     return read_all(fd, code, err);
 }
 
-static int collect_code(const struct execute_args *args, struct buffer *code, struct error *err)
+static int collect_code(const struct execute_args *args, const char *file, struct buffer *code,
+                        struct error *err)
 {
-    bool from_stdin = args->file ? str_equal(args->file, "-") : !args->code;
+    bool from_stdin = file ? str_equal(file, "-") : !args->code;
     int result;
 
-    if (args->code && args->file)
-        return error_set(err, ERR_INVALID, "--code and --file exclude each other");
+    if (args->code && file)
+        return error_set(err, ERR_INVALID, "--code and a file exclude each other");
     if (args->code)
         result = buffer_append_text(code, args->code);
     else if (!from_stdin)
-        result = read_file(args->file, code, err);
-    else if (!args->file && isatty(STDIN_FILENO))
-        return error_set(err, ERR_INVALID, "provide code via --code, --file, or stdin");
+        result = read_file(file, code, err);
+    else if (!file && isatty(STDIN_FILENO))
+        return error_set(err, ERR_INVALID, "provide code as a file, via --code, or on stdin");
     else
         result = read_all(STDIN_FILENO, code, err);
     if (result == 0 && code->length == 0)
@@ -87,17 +91,25 @@ static int collect_code(const struct execute_args *args, struct buffer *code, st
     return result;
 }
 
-static const char *language_of(const struct execute_args *args)
+static const char *language_of(const struct execute_args *args, const char *file)
 {
+    static const struct {
+        const char *ending, *language;
+    } endings[] = {
+        { ".sh", "bash" },        { ".bash", "bash" },      { ".js", "javascript" },
+        { ".mjs", "javascript" }, { ".cjs", "javascript" },
+    };
+
     if (args->language)
         return args->language;
-    if (args->file && (str_ends_with(args->file, ".sh") || str_ends_with(args->file, ".bash")))
-        return "bash";
+    for (size_t i = 0; file && i < ARRAY_LENGTH(endings); i++)
+        if (str_ends_with(file, endings[i].ending))
+            return endings[i].language;
     return "python";
 }
 
-static int write_request(const struct execute_args *args, const struct buffer *code,
-                         struct buffer *body, struct error *err)
+static int write_request(const struct execute_args *args, const char *file,
+                         const struct buffer *code, struct buffer *body, struct error *err)
 {
     struct json_writer json = JSON_WRITER(body);
 
@@ -105,13 +117,13 @@ static int write_request(const struct execute_args *args, const struct buffer *c
         return error_set(err, ERR_INVALID, "the code is not UTF-8 text");
     json_begin_object(&json, NULL);
     json_put_bytes(&json, "code", code->data, code->length);
-    json_put_text(&json, "language", language_of(args));
+    json_put_text(&json, "language", language_of(args, file));
     if (args->session)
         json_put_text(&json, "session_id", args->session);
     if (args->key)
         json_put_text(&json, "key", args->key);
     if (args->timeout)
-        json_put_text(&json, "timeout", args->timeout);
+        json_put_text(&json, "timeout_seconds", args->timeout);
     if (args->is_ephemeral)
         json_put_bool(&json, "ephemeral", true);
     if (variables_write(&args->variables, &json, err) < 0)
@@ -200,15 +212,21 @@ static int print_answer(struct cli *cli, const struct reply *reply)
 static int execute_run(struct cli *cli, const void *given_args, const struct option_result *given)
 {
     const struct execute_args *args = given_args;
+    const char *file = args->file;
     scoped(buffer_fini) struct buffer code = BUFFER_INIT(CODE_MAXIMUM);
     scoped(buffer_fini) struct buffer body = BUFFER_INIT(4 * (size_t)CODE_MAXIMUM);
     scoped(reply_fini) struct reply reply = { 0 };
     struct error err;
     int failed;
 
+    if (given->operands.count > (args->file ? 0 : 1))
+        return cli_misuse(cli, "execute takes one file");
     if (given->operands.count)
-        return cli_misuse(cli, "provide code via --code, --file, or stdin");
-    if (collect_code(args, &code, &err) < 0 || write_request(args, &code, &body, &err) < 0 ||
+        file = given->operands.items[0];
+    if (given->operands.count && !str_equal(file, "-") && access(file, F_OK) < 0)
+        return cli_misuse(cli, "\"%.60s\" is not a file; give code with --code", file);
+    if (collect_code(args, file, &code, &err) < 0 ||
+        write_request(args, file, &code, &body, &err) < 0 ||
         cli_call(cli, HTTP_POST, "/api/v1/execute", &body, &reply, &err) < 0)
         return cli_fail(cli, &err);
     if (!cli->json)
@@ -219,15 +237,19 @@ static int execute_run(struct cli *cli, const void *given_args, const struct opt
 
 const struct command cmd_execute = {
     .name = "execute",
-    .summary = "Run Python or bash code, in a session created on demand",
-    .usage = "[--language python|bash] [--session ID] [--timeout T] [--rm] (--code TEXT | --file F "
-             "| stdin)",
+    .summary = "Run Python, bash or JavaScript code, in a session created on demand",
+    .usage = "[--language NAME] [--session SESSION] [--timeout T] [--rm] (FILE | --code TEXT | "
+             "stdin)",
+    .examples = "sandglass execute --code 'print(1 + 1)'\n"
+                "sandglass execute script.js\n"
+                "echo 'ls -l' | sandglass execute --language bash --session notes\n",
     .details = "The output of the code goes to stdout and stderr. Two lines on stderr follow: the "
                "new files\nof the workspace, '[files] a.png, b.csv', and '[session] ID (ttl: "
                "29m58s)'. Exit codes are\nthose of 'sandglass exec'.",
     .sets = { { execute_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct execute_args),
     .plain_after = OPERANDS_MIXED,
+    .operand = OPERAND_FILE,
     .runs_program = true,
     .run = execute_run,
 };

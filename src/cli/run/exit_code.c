@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/attach.h"
 
 #include "base/str.h"
@@ -12,7 +13,7 @@ int execution_exit_code(const json_t *execution)
 
     if (strcmp(state, "timeout") == 0)
         return EXIT_TIMEOUT;
-    if (code == 0 && *field_text(execution, "error", ""))
+    if (code == 0 && json_is_object(json_object_get(execution, "error")))
         return EXIT_SANDGLASS; /* it succeeded, and not all of its output could be kept */
     if (code >= 0 && code <= 255)
         return (int)code;
@@ -25,7 +26,7 @@ void execution_explain(const json_t *execution)
 {
     const char *state = field_text(execution, "state", "");
     const char *reason = field_text(execution, "reason", "");
-    const char *error = field_text(execution, "error", "");
+    const char *error = field_text(json_object_get(execution, "error"), "message", "");
 
     if (*error)
         cli_note("%s", error);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/feeder.h"
 
 #include "base/alloc.h"
@@ -9,9 +10,15 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { PIECE_BYTES = 256 * 1024, PAUSE_US = 500 * 1000, END_OF_INPUT_BYTE = 0x04 };
+enum {
+    PIECE_BYTES = 256 * 1024,
+    PAUSE_US = 500 * 1000,
+    AGAIN_US = 1000 * 1000,
+    END_OF_INPUT_BYTE = 0x04
+};
 
 static void feeder_read(struct feeder *feeder);
+static void feeder_end(struct feeder *feeder);
 
 static void on_readable(struct io_watch *watch, unsigned events UNUSED)
 {
@@ -33,7 +40,12 @@ static void feeder_await(struct feeder *feeder)
 
 static void on_pause_over(struct timer *timer)
 {
-    feeder_await(container_of(timer, struct feeder, pause));
+    struct feeder *feeder = container_of(timer, struct feeder, pause);
+
+    if (feeder->ended)
+        feeder_end(feeder);
+    else
+        feeder_await(feeder);
 }
 
 static void on_answer_data(struct http_call *call UNUSED, const uint8_t *data UNUSED,
@@ -46,8 +58,11 @@ static void on_answer(struct http_call *call, const struct error *err)
     struct feeder *feeder = http_call_user(call);
 
     feeder->call = NULL;
-    if (feeder->ended)
+    if (feeder->ended) {
+        if (feeder->terminal && (err || http_call_status(call) < 400))
+            timer_arm_in(&feeder->pause, AGAIN_US);
         return;
+    }
     if (err) {
         cli_note("input was lost: %s", err->message);
         timer_arm_in(&feeder->pause, PAUSE_US);
@@ -76,6 +91,8 @@ static void feeder_send(struct feeder *feeder, const void *data, size_t length, 
                                        &feeder_handler, feeder);
 }
 
+/* The end of a file stays; on a terminal it is a byte that ends one read, or only the line that was
+ * begun, and that a program can discard. So it is repeated for as long as the program runs. */
 static void feeder_end(struct feeder *feeder)
 {
     static const uint8_t end_byte = END_OF_INPUT_BYTE;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -5,7 +6,7 @@
  *
  * It knows how far it has read, so a connection that breaks (the daemon was restarted, the reader
  * of our stdout slept for too long) is taken up again at that offset, and no byte is missing or
- * doubled. What the daemon itself had to drop is said on stderr.
+ * doubled. A line on stderr says how many bytes the daemon has dropped.
  */
 
 #include "cli/cli.h"

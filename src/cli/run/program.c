@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/program.h"
 
 #include "cli/run/attach.h"
@@ -18,10 +19,12 @@ const struct option program_options[] = {
       "give the program a terminal; forwards stdin too if it is a terminal" },
     { "detach", 'd', OPTION_FLAG, PLACE(detach), NULL, NULL,
       "do not wait: print the id of the execution" },
-    { "workdir", 'w', OPTION_TEXT, PLACE(cwd), "DIR", NULL, "working directory" },
-    { "user", 'u', OPTION_TEXT, PLACE(user), "USER", NULL, "name or id of the user" },
+    { "workdir", 'w', OPTION_TEXT, PLACE(cwd), "DIR", NULL,
+      "working directory; default: the workspace, /home/user" },
+    { "user", 'u', OPTION_TEXT, PLACE(user), "USER", NULL,
+      "name or id of the user; default: the unprivileged user of the sandbox" },
     { "timeout", 0, OPTION_DURATION, PLACE(timeout), "T", NULL,
-      "kill the program and its children after this long: exit code 124" },
+      "kill the program and its children after this long: exit code 124; default: exec.timeout" },
     { 0 },
 };
 
@@ -76,7 +79,7 @@ static int write_request(const struct program_args *args, const struct variable_
     if (args->user)
         json_put_text(&json, "user", args->user);
     if (args->timeout)
-        json_put_text(&json, "timeout", args->timeout);
+        json_put_text(&json, "timeout_seconds", args->timeout);
     if (passes_input(args))
         json_put_bool(&json, "stdin", true);
     if (args->terminal)

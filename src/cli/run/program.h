@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Running a program in a session, attached or not: what `exec` and `run` share. */

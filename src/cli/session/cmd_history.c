@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass history: all that is kept of a session, also when it has ended. */
 
 #include "base/alloc.h"
@@ -197,6 +198,8 @@ const struct command cmd_history = {
     .name = "history",
     .summary = "Show the recorded history of a session",
     .usage = "[--jsonl] [--no-output] SESSION",
+    .examples = "sandglass history notes\n"
+                "sandglass history --jsonl ses_4k7q9x2m > history.jsonl\n",
     .details = "Lists its events, executions and their results in order. An ended session stays "
                "readable\nuntil session.retention is over. The values of secrets are masked.",
     .sets = { { history_options, 0, "Options" }, COMMON_OPTIONS },

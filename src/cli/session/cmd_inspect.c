@@ -1,6 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass inspect, sandglass session inspect: all that is known about a session or execution. */
 
 #include "cli/commands.h"
+#include "cli/session/resolve.h"
 
 #include <stdlib.h>
 
@@ -20,8 +22,12 @@ static int inspect_run(struct cli *cli, const void *args UNUSED, const struct op
     if (operands->count == 1) {
         target = session_own_target(operands->items[0]);
     } else {
-        scoped(free) char *execution = url_encode(operands->items[1]);
+        scoped(free) char *id =
+            execution_resolve(cli, operands->items[0], operands->items[1], &err);
+        scoped(free) char *execution = id ? url_encode(id) : NULL;
 
+        if (!id)
+            return cli_fail(cli, &err);
         target = session_target(operands->items[0], "/executions/%s", execution);
     }
     if (cli_call(cli, HTTP_GET, target, NULL, &reply, &err) < 0)
@@ -33,9 +39,11 @@ const struct command cmd_inspect = {
     .name = "inspect",
     .summary = "Show a session, or one of its executions, as JSON",
     .usage = "SESSION [EXECUTION]",
+    .examples = "sandglass inspect notes\n"
+                "sandglass inspect notes exe_7h2k9c4d\n",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct inspect_args),
     .plain_after = OPERANDS_MIXED,
-    .operand = OPERAND_SESSION,
+    .operand = OPERAND_EXECUTION,
     .run = inspect_run,
 };

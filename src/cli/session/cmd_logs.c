@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass logs: what an execution wrote, so far or until its end. */
 
+#include "base/alloc.h"
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/run/streams.h"
+#include "cli/session/resolve.h"
 #include "cli/session/sessions.h"
 
 #include <stdlib.h>
@@ -64,7 +67,7 @@ static int logs_document(struct cli *cli, const char *session, const char *execu
 {
     scoped(reply_fini) struct reply reply = { 0 };
     scoped(free) char *target =
-        session_target(session, "/executions/%s%s", execution, wait ? "?wait=3600" : "");
+        session_target(session, "/executions/%s%s", execution, wait ? "?wait_seconds=3600" : "");
     struct error err;
 
     if (cli_call(cli, HTTP_GET, target, NULL, &reply, &err) < 0)
@@ -78,6 +81,7 @@ static int logs_run(struct cli *cli, const void *given_args, const struct option
     const struct text_list *operands = &given->operands;
     scoped(json_decref) json_t *last = NULL;
     scoped(free) char *execution = NULL;
+    scoped(free) char *encoded = NULL;
     const char *session;
     struct error err;
 
@@ -93,21 +97,27 @@ static int logs_run(struct cli *cli, const void *given_args, const struct option
         if (!last)
             return cli_fail(cli, &err);
     }
-    execution = url_encode(last ? field_text(last, "id", "") : operands->items[1]);
-    return cli->json ? logs_document(cli, session, execution, args->follow)
-                     : logs_copy(cli, args, session, execution);
+    execution = last ? xstrdup(field_text(last, "id", ""))
+                     : execution_resolve(cli, session, operands->items[1], &err);
+    if (!execution)
+        return cli_fail(cli, &err);
+    encoded = url_encode(execution);
+    return cli->json ? logs_document(cli, session, encoded, args->follow)
+                     : logs_copy(cli, args, session, encoded);
 }
 
 const struct command cmd_logs = {
     .name = "logs",
     .summary = "Show the output of an execution",
     .usage = "[-f] [--stdout | --stderr | --merged [--offset N]] SESSION [EXECUTION]",
+    .examples = "sandglass logs -f notes\n"
+                "sandglass logs --merged notes exe_7h2k9c4d\n",
     .details = "Without EXECUTION: the last one of the session. Its stdout goes to stdout and its "
                "stderr\nto stderr. If both are the same file, such as a terminal, the order of "
                "writing is kept.",
     .sets = { { logs_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct logs_args),
     .plain_after = OPERANDS_MIXED,
-    .operand = OPERAND_SESSION,
+    .operand = OPERAND_EXECUTION,
     .run = logs_run,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass ls, sandglass session ls: the caller's sessions. */
 
 #include "base/alloc.h"
@@ -67,7 +68,7 @@ static void add_terminal_row(struct table *table, const json_t *session)
     struct session_end end = session_next_end_of(session);
     char duration[STR_UNIT_SIZE];
 
-    table_add(table, field_text(session, "id", NULL));
+    table_add_id(table, field_text(session, "id", NULL));
     table_add(table, field_text(session, "key", NULL));
     table_add(table, field_text(session, "state", NULL));
     table_add(table, session_sandbox_state(session));
@@ -85,7 +86,7 @@ static void add_pipe_row(struct table *table, const json_t *session)
 {
     struct session_end end = session_next_end_of(session);
 
-    table_add(table, field_text(session, "id", NULL));
+    table_add_id(table, field_text(session, "id", NULL));
     table_add(table, field_text(session, "key", NULL));
     table_add(table, field_text(session, "state", NULL));
     table_add(table, session_sandbox_state(session));
@@ -121,6 +122,7 @@ static int print_table(struct cli *cli, const json_t *sessions, bool with_owner)
     table_init(&table, pipe_headings);
     if (table.aligned)
         table_init(&table, terminal_headings);
+    table_set_optional(&table, "LABELS SANDBOX AGE STATE");
     if (with_owner)
         table_add_column(&table, "OWNER");
     json_array_foreach(sessions, index, session)
@@ -158,6 +160,9 @@ const struct command cmd_ls = {
     .name = "ls",
     .summary = "List your sessions",
     .usage = "[--label K=V]... [--state STATE] [--owner NAME] [-q]",
+    .examples = "sandglass ls\n"
+                "sandglass ls --label project=eval --state ended\n"
+                "sandglass ls --owner '*'\n",
     .details = "In a pipe each line has these columns, separated by tabs, '-' for an empty one:\n  "
                "id key state sandbox generation created_at ends_by ends_in labels\nends_by is the "
                "clock that ends the session next (lease, idle or lifetime) and ends_in "

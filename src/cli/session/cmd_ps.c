@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass ps: the executions of a session. */
 
 #include "base/clock.h"
@@ -37,7 +38,7 @@ static void add_exit(struct table *table, const json_t *execution)
         table_add(table, NULL);
 }
 
-/* What was asked to run, on one line. */
+/* The command of the execution, on one line. */
 static void add_command(struct table *table, const json_t *execution)
 {
     scoped(buffer_fini) struct buffer line = BUFFER_INIT(1 << 20);
@@ -71,7 +72,7 @@ static void add_span(struct table *table, const json_t *execution, const char *f
 
 static void add_row(struct table *table, const json_t *execution)
 {
-    table_add(table, field_text(execution, "id", NULL));
+    table_add_id(table, field_text(execution, "id", NULL));
     table_add(table, field_text(execution, "state", NULL));
     add_exit(table, execution);
     if (table->aligned) {
@@ -105,6 +106,7 @@ static int ps_run(struct cli *cli, const void *given_args, const struct option_r
     table_init(&table, pipe_headings);
     if (table.aligned)
         table_init(&table, terminal_headings);
+    table_set_optional(&table, "AGE");
     if (given->operands.count != 1)
         return cli_misuse(cli, "ps needs exactly one session");
     target = session_target(given->operands.items[0], "/executions");
@@ -122,6 +124,7 @@ const struct command cmd_ps = {
     .name = "ps",
     .summary = "List the executions of a session",
     .usage = "[-r] SESSION",
+    .examples = "sandglass ps -r notes\n",
     .details =
         "In a pipe each line has these columns, separated by tabs, '-' for an empty one:\n  id "
         "state exit created_at started_at ended_at command\nexit is a number, or 'signal N'.",

@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass rm, sandglass session rm: ends sessions and everything in them. */
 
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/commands.h"
+#include "cli/session/resolve.h"
 #include "cli/session/sessions.h"
 
 #include <stdlib.h>
@@ -129,9 +131,12 @@ static int rm_run(struct cli *cli, const void *given_args, const struct option_r
     if (args->owner)
         setenv("SANDGLASS_ON_BEHALF_OF", args->owner, 1);
     removal = removal_new();
-    for (size_t i = 0; i < operands->count; i++)
-        if (remove_one(cli, operands->items[i], args->force, removal, &err) < 0)
+    for (size_t i = 0; i < operands->count; i++) {
+        scoped(free) char *session = session_resolve(cli, operands->items[i], &err);
+
+        if (!session || remove_one(cli, session, args->force, removal, &err) < 0)
             return cli_fail(cli, &err);
+    }
     return report(cli, removal);
 }
 
@@ -139,10 +144,13 @@ const struct command cmd_rm = {
     .name = "rm",
     .summary = "End sessions and remove everything in them",
     .usage = "[-f] [--owner NAME] SESSION... | --all | --label K=V",
+    .examples = "sandglass rm notes ses_4k7q9x2m\n"
+                "sandglass rm --label project=eval\n"
+                "sandglass rm --all\n",
     .details = "Prints the id of each session as soon as it is removed.",
     .sets = { { rm_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct rm_args),
     .plain_after = OPERANDS_MIXED,
-    .operand = OPERAND_SESSION,
+    .operand = OPERAND_SESSIONS,
     .run = rm_run,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass session sandbox: asks for a sandbox of another flavor, which may need an approver. */
 
 #include "base/alloc.h"
@@ -33,7 +34,7 @@ static int wait_for(struct cli *cli, const json_t *approval, const char *wait, s
                     struct error *err)
 {
     scoped(free) char *target =
-        xasprintf("/api/v1/approvals/%s?wait=%s", field_text(approval, "id", ""), wait);
+        xasprintf("/api/v1/approvals/%s?wait_seconds=%s", field_text(approval, "id", ""), wait);
 
     return cli_call(cli, HTTP_GET, target, NULL, out, err);
 }
@@ -81,6 +82,7 @@ const struct command cmd_sandbox = {
     .name = "sandbox",
     .summary = "Start the sandbox of a session, or request one of another flavor",
     .usage = "[--flavor NAME] [--wait T] SESSION",
+    .examples = "sandglass session sandbox --flavor gpu --wait 5m notes\n",
     .details = "Exit code 1 if the approval that it needs is not granted.",
     .sets = { { sandbox_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct sandbox_args),

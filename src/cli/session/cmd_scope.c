@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sandglass scope: a command with an owner of its own, whose sessions end with it.
  *
@@ -154,7 +155,7 @@ static void on_retry(struct timer *timer)
 
 /* --- signals --------------------------------------------------------------------------------- */
 
-/* One that came before the program was started. */
+/* The signal that came before the program was started; 0 without. */
 static volatile sig_atomic_t early_signal;
 
 static void on_early_signal(int number)
@@ -162,7 +163,8 @@ static void on_early_signal(int number)
     early_signal = number;
 }
 
-/* While a private daemon starts, so that it does not stay behind. What is ignored stays so. */
+/* While a private daemon starts, signals are noted, so that the daemon does not stay behind.
+ * Ignored signals stay ignored. */
 static void note_signals(void)
 {
     struct sigaction action = { .sa_handler = on_early_signal };
@@ -175,8 +177,8 @@ static void note_signals(void)
     }
 }
 
-/* What the terminal sends goes to the whole foreground group, the program included; only what was
- * sent to us alone is passed on. */
+/* The terminal sends a signal to the whole foreground process group, the program included. Only
+ * signals that another process sent to us alone are passed on. */
 static void on_signal(struct io_watch *watch, unsigned events UNUSED)
 {
     struct scope *scope = container_of(watch, struct scope, signals);
@@ -397,6 +399,7 @@ const struct command cmd_scope = {
     .name = "scope",
     .summary = "Run a command with an owner of its own and destroy its sessions at the end",
     .usage = "[--owner ID] -- CMD...",
+    .examples = "sandglass scope -- pytest -n 4\n",
     .details = "CMD runs on this host, not in a sandbox, with SANDGLASS_ON_BEHALF_OF and "
                "SANDGLASS_URL set,\nso that all sessions it creates belong to this owner. However "
                "CMD ends, and even if 'scope'\nitself is killed, exactly the sessions of this "

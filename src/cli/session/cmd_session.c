@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass session: create, extend, pause, resume, teardown; the rest are the short forms. */
 
 #include "base/str.h"
@@ -19,7 +20,8 @@ struct create_command_args {
 
 static const struct option lease_options[] = {
     { "timeout", 0, OPTION_DURATION, offsetof(struct create_command_args, timeout), "T", NULL,
-      "lease: end the session this long after its start, unless extended" },
+      "lease: end the session this long after its start, unless extended; default: "
+      "session.timeout" },
     { 0 },
 };
 
@@ -52,6 +54,8 @@ static const struct command session_create = {
     .name = "create",
     .summary = "Create a session and print its id",
     .usage = "[OPTIONS]",
+    .examples = "sandglass session create --key notes --idle-timeout 8h --keep-files\n"
+                "sandglass session create --template python-3.12 --memory 4g --network open\n",
     .sets = { { create_options, offsetof(struct create_command_args, create), "Options" },
               { lease_options, 0, "Lease" },
               COMMON_OPTIONS },
@@ -89,7 +93,7 @@ static int extend_run(struct cli *cli, const void *given_args, const struct opti
         return cli_misuse(cli, "extend needs exactly one session and --timeout");
     target = session_target(given->operands.items[0], "/keepalive");
     json_begin_object(&json, NULL);
-    json_put_text(&json, "timeout", args->timeout);
+    json_put_text(&json, "lease_seconds", args->timeout);
     if (args->exact)
         json_put_bool(&json, "exact", true);
     json_end_object(&json);
@@ -102,6 +106,7 @@ static const struct command session_extend = {
     .name = "extend",
     .summary = "Extend the lease of a session and print when it ends",
     .usage = "--timeout T [--exact] SESSION",
+    .examples = "sandglass session extend --timeout 1h notes\n",
     .sets = { { extend_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct extend_args),
     .plain_after = OPERANDS_MIXED,
@@ -129,7 +134,7 @@ static int post_run(struct cli *cli, const struct option_result *given, const ch
     buffer_append_text(&body, "{}");
     if (cli_call(cli, HTTP_POST, target, &body, &reply, &err) < 0)
         return cli_fail(cli, &err);
-    return cli->json ? cli_print_json(cli, reply.json) : 0;
+    return print_field(cli, reply.json, "id");
 }
 
 static int verb_run(struct cli *cli, const void *args UNUSED, const struct option_result *given)
@@ -146,6 +151,7 @@ static const struct command session_teardown = {
     .name = "teardown",
     .summary = "Remove the sandbox of a session; the next use of the session starts a new one",
     .usage = "SESSION",
+    .examples = "sandglass session teardown notes\n",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
     .plain_after = OPERANDS_MIXED,
@@ -157,6 +163,7 @@ static const struct command session_pause = {
     .name = "pause",
     .summary = "Freeze a session: it keeps its memory and uses no CPU",
     .usage = "SESSION",
+    .examples = "sandglass session pause notes\n",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
     .plain_after = OPERANDS_MIXED,
@@ -168,6 +175,7 @@ static const struct command session_resume = {
     .name = "resume",
     .summary = "Resume a paused session",
     .usage = "SESSION",
+    .examples = "sandglass session resume notes\n",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
     .plain_after = OPERANDS_MIXED,
@@ -186,5 +194,7 @@ const struct command cmd_session = {
     .name = "session",
     .summary = "Create, list, extend, pause and end sessions",
     .usage = "COMMAND",
+    .examples = "sandglass session create --key notes\n"
+                "sandglass session ls --state ended\n",
     .subcommands = session_commands,
 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass top: what the sandboxes of one's sessions use, now and again. */
 
 #include "base/alloc.h"
@@ -45,6 +46,7 @@ static const struct option top_options[] = {
 static const char *const terminal_headings[] = { "SESSION", "KEY",  "SANDBOX", "CPU%",
                                                  "CPU",     "MEM",  "PEAK",    "PIDS",
                                                  "DISK",    "RUNS", "ENDS",    NULL };
+static const char optional_headings[] = "PEAK CPU DISK PIDS SANDBOX ENDS";
 static const char *const pipe_headings[] = { "id",
                                              "key",
                                              "state",
@@ -109,7 +111,7 @@ static void add_terminal_row(struct table *table, const json_t *session, const j
     double share = cpu_share(session, before);
     char duration[STR_UNIT_SIZE];
 
-    table_add(table, field_text(session, "id", NULL));
+    table_add_id(table, field_text(session, "id", NULL));
     table_add(table, field_text(session, "key", NULL));
     table_add(table, session_sandbox_state(session));
     if (share >= 0)
@@ -137,7 +139,7 @@ static void add_pipe_row(struct table *table, const json_t *session)
     const json_t *usage = json_object_get(session, "usage");
     struct session_end end = session_next_end_of(session);
 
-    table_add(table, field_text(session, "id", NULL));
+    table_add_id(table, field_text(session, "id", NULL));
     table_add(table, field_text(session, "key", NULL));
     table_add(table, field_text(session, "state", NULL));
     table_add(table, session_sandbox_state(session));
@@ -177,7 +179,7 @@ static double rank_of(const json_t *session, const json_t *before, const char *s
     if (str_equal(sort, "age"))
         return 0;
 
-    /* What runs now comes before what has run once. */
+    /* Sessions that use processor time now come before those that used it earlier. */
     return share > 0 ? 1e9 + share : field_number(usage, "cpu_seconds", -1);
 }
 
@@ -261,6 +263,7 @@ static int show_once(struct cli *cli, const struct top_args *args, const json_t 
     table_init(&table, pipe_headings);
     if (table.aligned)
         table_init(&table, terminal_headings);
+    table_set_optional(&table, optional_headings);
     if (args->owner)
         table_add_column(&table, "OWNER");
     fill_table(&table, sessions, NULL, args->sort, SIZE_MAX);
@@ -309,6 +312,7 @@ static int draw(struct cli *cli, const struct top_args *args, const json_t *sess
 
     (void)terminal_size(STDOUT_FILENO, &columns, &rows);
     table_init(&table, terminal_headings);
+    table_set_optional(&table, optional_headings);
     if (args->owner)
         table_add_column(&table, "OWNER");
     fill_table(&table, sessions, before, args->sort, rows > LINES_ABOVE ? rows - LINES_ABOVE : 1);
@@ -404,6 +408,9 @@ const struct command cmd_top = {
     .name = "top",
     .summary = "Show the resource usage of your sessions",
     .usage = "[--label K=V]... [--owner NAME] [--sort BY] [--interval T] [--once]",
+    .examples = "sandglass top\n"
+                "sandglass top --sort memory --interval 5s\n"
+                "sandglass top --once --owner '*'\n",
     .details = "On a terminal the display refreshes every two seconds, until q or Ctrl-C. CPU% is "
                "the share of\na core since the last refresh, CPU the total CPU time of the "
                "sandbox.\nIn a pipe, with --once and with --json it prints once. In a pipe each "

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandglass why: which clock ends a session, when, and what would extend it. */
 
 #include "base/alloc.h"
@@ -101,7 +102,7 @@ static void say_prevention(struct buffer *text, const char *reason)
         }
 }
 
-/* What is known of its command line: argv, the command or the code. */
+/* The command line of an execution: its argv, its command or its code. */
 static void say_command(struct buffer *text, const json_t *execution)
 {
     const json_t *request = json_object_get(execution, "request");
@@ -240,6 +241,7 @@ const struct command cmd_why = {
     .name = "why",
     .summary = "Show which clock ends a session, when, and what would extend it",
     .usage = "SESSION",
+    .examples = "sandglass why notes\n",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct why_args),
     .plain_after = OPERANDS_MIXED,

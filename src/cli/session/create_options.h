@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a new session is like: the create options that `run` and `session create` share. */
+/* The options of a new session, which `run` and `session create` share. */
 
 #include "cli/cli.h"
 #include "cli/variables.h"
@@ -12,6 +13,7 @@ struct create_args {
     const char *backend;
     struct text_list labels;
     struct variable_args variables;
+    struct text_list mounts;
     const char *memory;
     const char *cpus;
     const char *pids;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Asking about sessions and executions: what several commands need. */
@@ -8,7 +9,7 @@
 struct sessions_filter {
     const struct text_list *labels; /* may be empty */
     const char *state;              /* NULL: all live ones */
-    const char *owner;              /* NULL: the caller's own; "*": everybody's */
+    const char *owner;              /* NULL: the caller's own; "*": all owners */
 };
 
 /* The document of GET /sessions with the pages of all answers in it; NULL on failure. With `usage`
