@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the bridge costs: output in MB/s, the daemon's memory meanwhile, uploads, downloads and the latency of a program, with native
 sandboxes that are reached directly and over the bridge, in turn.
 

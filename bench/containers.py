@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the backends docker and gvisor cost beside the engine itself, in one run: the engine's own create + start + exec and its exec in
 a live container, and the same as a session and an execution, in turn. Ratios below 1 are faster than the engine.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Many idle sandboxes at once: what each costs in memory, whether each can run a command, how long all of them take to go.
 
     SANDGLASS_BUILD=build bench/density.py [SANDBOXES [BACKEND]]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What one owner waits for while others do their worst: the median of an exec, against that of a quiet daemon in the same run.
 
     SANDGLASS_BUILD=build bench/fairness.py [--backend native|direct] [--count N] [--json]

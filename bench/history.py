@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a long history costs: lists of 1,000 and of 100,000 ended sessions, the start, retention, and the size of the database.
 
     SANDGLASS_BUILD=build bench/history.py [MANY [FEW]]

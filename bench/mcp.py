@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """MCP on stdio as a client sees it: from the start of `sandglass mcp` to the first result of a tool, with a private daemon and with
 one that runs, and one call more on a connection that is warm. Prints a line of JSON for each row, in milliseconds.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a sandbox costs, measured in one run against posix_spawn of the same program: create, run,
  * destroy, the whole cycle, and many idle ones at once. Times are in microseconds.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whether a stranger can tell a session that exists from one that does not, by the time of the answer.
 
 Asks for sessions of somebody else, live and ended, and for ids that nobody has, in random order over one connection.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The walls alone, see bare.h. One process puts up and takes down all of them. */
 
 #include "bare.h"

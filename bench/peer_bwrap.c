@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bubblewrap: every namespace, the host's /usr read-only, as in its own example. Running something
  * in one that lives is not its business; nsenter does it. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Docker Engine, and podman which speaks the same, through their HTTP API. */
 
 #include "peers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* crun and runc: the same command line, by the name of the subject, on bundles that are prepared.
  */
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How long a daemon takes to serve again after kill -9 with many live sandboxes, and to remove them all.
 
     SANDGLASS_BUILD=build bench/restart.py [SANDBOXES [BACKEND]]

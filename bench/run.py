@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scripts/bench: measures Sandglass and what else is installed, and shows it as one table. See README.md beside this file."""
 import argparse
 import json

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Many bytes: output of a program, and files up and down. Beside each stands the same without
  * Sandglass: the program's pipe copied into a socket by a thread that does nothing else, and a

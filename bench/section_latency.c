@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One thing after the other: how long each takes. */
 
 #include "engine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many at once: rates, bursts, and what many idle ones cost. */
 
 #include "bench/flight.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * MCP on stdio, as a client that starts its server would use it: from the start of the process to
  * the first result of a tool, and one call more.

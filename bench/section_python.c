@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Python: a new interpreter on the host, a new one in a live sandbox, and a warm one in a session
  * that is made for it. The daemon's pool has to hold warm interpreters with these modules; each

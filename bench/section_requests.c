@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Small requests in a second: one thread, many kept-alive connections, one request at a time on
  * each. The servers take turns.

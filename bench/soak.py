@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Creates, uses, crashes and removes sessions for a while and shows what grows.
 
     SANDGLASS_BUILD=build bench/soak.py [MINUTES]

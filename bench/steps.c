@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How long one caller waits for each step of a session's life, over the HTTP API, beside F0 =
  * posix_spawn and wait of /bin/true. Each round does everything once, so that noise hits all alike.

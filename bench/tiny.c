@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Programs without a C library: what is left is what the kernel does. `true` ends at once; `pause`
  * says on stdout that it runs, and stays; `init` runs the programs that it is told on descriptor 3,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What CI looks at: ratios that are off by a factor, never times. A machine that is busy with other tests is slow at
 everything alike; what is wrong by several times is wrong."""
 from . import table

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon of Sandglass for measuring: the default settings, room for many, everything gone at the end."""
 import http.client
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is measured: each section is a part of the table and can be measured alone."""
 import json
 import os

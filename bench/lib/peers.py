@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The others: finds what is installed, prepares it in a folder of ours, and takes it away again."""
 import contextlib
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture for the README: how long one waits, Sandglass beside the others, in multiples of a plain process of the same
 moment, as bars on a logarithmic scale. It follows the reader's light or dark theme and uses the reader's font."""
 import html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table: what each row is called, what is aimed at, and whether it was met."""
 import dataclasses
 import typing
