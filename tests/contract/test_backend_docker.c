@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The contract over a backend that needs a Docker engine, whose name is the argument: docker or gvisor.
  * SANDGLASS_TEST_ENGINE is the path of the engine's socket (tests/run.py sets it, tests/engine/run
  * prints one), SANDGLASS_TEST_IMAGE the image; without an engine the program is skipped. */

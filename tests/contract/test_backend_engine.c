@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The contract over the backends docker and gvisor with an engine that the test plays: "docker",
  * "podman" (docker over an engine with the words of Podman) or "gvisor".

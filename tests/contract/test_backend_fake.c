@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The backend that the unit tests of the core believe in keeps the same contract as real ones. */
 
 #include "backend_contract.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The contract over a real backend, whose name is the argument; "relay" behind it puts a bridge and a
  * relay between the daemon and each init. */
 

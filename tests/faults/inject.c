@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Preloaded into the daemon by sweep.py: one call of the C library fails, is short, or kills the
  * process.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One case of the fault sweep: a daemon with one fault does everything once; a healthy one over the same state has to keep what was answered.
 
 A promise is an answer with 2xx. A request may fail as long as the answer says so; it must not hang, nor must the daemon crash, nor may anything be left.

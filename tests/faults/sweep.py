@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes one call after the other of the daemon fail, be short or kill it, and checks that every promise is kept: see scenario.py for one case.
 
 A run without a fault tells what is called from where. Each such place gets each error that can happen there, at an occurrence that the seed chooses; what does

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines that we did not write are never taken for ours, and those that we write always are. */
 
 #include "audit/chain.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A bridge whose relay says anything after a proper login: it never crashes, and what it says itself
  * keeps the rules. The input is a list of steps of a few bytes: frames of the relay with fields from
@@ -154,7 +155,9 @@ static void turn(struct play *play, unsigned count)
 /* A relay that is not right says that it has received more than was sent. */
 static void log_in(struct play *play, bool is_right)
 {
-    struct relay_greeting greeting = { .magic = RELAY_MAGIC, .oldest = 1, .newest = 1 };
+    struct relay_greeting greeting = {
+        .magic = RELAY_MAGIC, .oldest = 1, .newest = 1, .features = RELAY_HAS_USAGE
+    };
     struct relay_frame frame = { .length = sizeof(greeting), .type = RELAY_GREETING };
     struct relay_welcome welcome = { .is_resumed = 1 };
     struct relay_login login;
@@ -407,6 +410,20 @@ static void wait_some(struct play *play)
     loop_advance(play->loop, &play->clock, take(play) * 1000);
 }
 
+/* Appended to the steps, so that inputs of the corpus mean what they did. */
+static void measure(struct play *play)
+{
+    struct relay_frame frame = { .length = sizeof(struct relay_usage), .type = RELAY_USAGE };
+    struct relay_usage usage;
+    struct error err;
+
+    (void)bridge_measure(play->bridge, &err);
+    turn(play, 2);
+    memset(&usage, (int)take(play), sizeof(usage));
+    if (bridge_is_up(play->bridge) && play->relay >= 0)
+        say_frame(play, &frame, &usage);
+}
+
 static void renew(struct play *play)
 {
     if (is_bad(play))
@@ -428,7 +445,7 @@ static void step(struct play *play)
 {
     static void (*const steps[])(struct play * play) = {
         say_something, say_something,  say_something,  say_something, cut,       renew,
-        ask,           use_descriptor, use_descriptor, freeze,        wait_some,
+        ask,           use_descriptor, use_descriptor, freeze,        wait_some, measure,
     };
     char byte;
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file is either refused with its place, or it loads and what `config show` writes for it loads
  * again to the same settings. */
 

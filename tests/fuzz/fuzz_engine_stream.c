@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The output of an exec: the first byte says how the rest is cut. Every cut gives the same output. */
 
 #include "base/buffer.h"

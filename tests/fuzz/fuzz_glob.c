@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Patterns of paths: whatever is taken for one can be matched, and a walk agrees with itself. */
 
 #include "wire/glob.h"

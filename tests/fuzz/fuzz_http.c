@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The HTTP codec: the first byte chooses requests (even) or responses (odd), the rest is the input.
  * However it is cut, the outcome has to be the same, and small limits have to hold.
@@ -6,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/str.h"
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 #include <assert.h>
 #include <stdlib.h>

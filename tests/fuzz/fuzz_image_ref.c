@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* References to images: one that is accepted is printable, has all its parts, and reads back as
  * itself from its whole form. */
 

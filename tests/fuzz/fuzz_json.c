@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the reader accepts, the table either decodes or refuses with a message, and the writer
  * turns any bytes into JSON that the reader takes back. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever is taken for a message can be answered, and the answer is a message again. */
 
 #include "wire/jsonrpc.h"

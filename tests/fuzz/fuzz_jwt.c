@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever is sent as a token, or served as a set of keys, is taken or refused with a reason; and
  * nobody signs for a key that he does not have. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to the launcher: whatever is accepted must be safe to use as it is. */
 
 #include "wire/launch.h"
@@ -15,7 +16,7 @@ static void require(bool condition)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    _Alignas(8) unsigned char message[1024];
+    _Alignas(8) unsigned char message[sizeof(struct launch_create_bound) + 64];
     unsigned descriptors = size ? data[size - 1] % 3 : 0;
     const struct launch_create *create = (const void *)message;
 
@@ -28,6 +29,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(!memchr(create->id, '/', strlen(create->id)));
         require(!strchr(create->template_name, '/') && create->template_name[0] != '.');
         require(create->limits.pids > 0 && create->limits.memory_bytes > 0);
+    }
+    if (create->header.type == LAUNCH_CREATE_BOUND) {
+        const struct launch_create_bound *bound = (const void *)message;
+
+        require(bound->bind_count <= LAUNCH_MAX_BINDS);
+        for (uint32_t i = 0; i < bound->bind_count; i++) {
+            require(strlen(bound->binds[i].source) < LAUNCH_PATH_SIZE);
+            require(bound->binds[i].source[0] != '/' && bound->binds[i].path[0] == '/');
+            require(!strstr(bound->binds[i].path, "/../"));
+            require(bound->binds[i].allowed < LAUNCH_MAX_ALLOWED);
+        }
     }
     return 0;
 }

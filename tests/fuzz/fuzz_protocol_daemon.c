@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an init may send, and the entries of a list: nothing is read beyond the end, and what is
  * taken keeps its promises. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a daemon may send: whatever init takes for a message, its texts end inside of it, and
  * writing it again gives the same bytes. */
 

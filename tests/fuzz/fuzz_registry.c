@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever a registry says, in a header that asks for a login, in a manifest or in a configuration,
  * is taken or refused with a reason; and nothing of it that is taken can name a file elsewhere or
  * steer a terminal. */
@@ -5,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/scoped.h"
-#include "wire/challenge.h"
+#include "wire/http/challenge.h"
 #include "wire/image_manifest.h"
 
 #include <assert.h>

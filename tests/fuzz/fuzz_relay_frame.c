@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames of either end of a relay's connection: the first byte says whose, the rest is a stream of
  * them. What is accepted must be safe to use as it is. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a bridge may send, in pieces: the relay takes the same frames however the bytes are cut, counts
  * them, and gives no payload that lies outside of what has come. */
 

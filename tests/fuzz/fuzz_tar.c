@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tar archives from strangers, in pieces of any size: texts end, contents add up, clean paths are
  * clean, and what is written reads back. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A text in a file, however it is meant: the spans are in order inside of the content, and what an
  * edit leaves is as long as they say. Input: the text, a NUL, the content. */
 

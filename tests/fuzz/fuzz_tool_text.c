@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines and cuts of a text: pieces of any size give the same as the whole, and what is shown is
  * UTF-8 and no longer than it may be. Input: the size of the pieces, then the text. */
 

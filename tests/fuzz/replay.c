@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Feeds every file of the directories on the command line to a fuzz target, once. */
 
 #include <dirent.h>

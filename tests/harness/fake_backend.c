@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "harness/fake_backend.h"
 
 #include "base/alloc.h"
@@ -7,9 +8,13 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+
+/* Closing it does nothing. */
+enum { NO_DESCRIPTOR = INT_MAX };
 
 struct fake_sandbox {
     struct list node;
@@ -52,6 +57,7 @@ struct fake_backend {
     bool refuses_connect;
     bool answers_later;
     bool sees_no_ends;
+    bool is_crowd; /* sandboxes without descriptors */
     bool refusals_may_pass;
     uint64_t given_memory; /* 0: it does not tell */
     unsigned creating, most_creating;
@@ -82,8 +88,8 @@ static struct fake_sandbox *add(struct fake_backend *fake, const char *id, uint6
     assert(!find(fake, id));
     memcpy(sandbox->id, id, sizeof(sandbox->id));
     sandbox->backend = fake;
-    sandbox->death = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    assert(sandbox->death >= 0);
+    sandbox->death = fake->is_crowd ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    assert(fake->is_crowd || sandbox->death >= 0);
     sandbox->memory_bytes = memory_bytes;
     list_append(&fake->sandboxes, &sandbox->node);
     return sandbox;
@@ -152,7 +158,7 @@ static void effect_connect(struct fake_backend *fake, const char *id, struct bac
     else if (!sandbox || sandbox->dead)
         error_set(&op->err, ERR_GONE, "no init listens");
     else
-        op->result.fd = fcntl(sandbox->death, F_DUPFD_CLOEXEC, 3);
+        op->result.fd = fake->is_crowd ? NO_DESCRIPTOR : fcntl(sandbox->death, F_DUPFD_CLOEXEC, 3);
 }
 
 static void effect_report(struct fake_backend *fake, const char *id, struct backend_op *op)
@@ -326,7 +332,7 @@ static void fake_watch(struct backend *backend, const char *id, struct backend_w
 {
     struct fake_sandbox *sandbox = find(fake_from(backend), id);
 
-    if (!sandbox || fake_from(backend)->sees_no_ends) {
+    if (!sandbox || fake_from(backend)->sees_no_ends || fake_from(backend)->is_crowd) {
         backend_watch_drop(watch);
         return;
     }
@@ -564,6 +570,11 @@ void fake_backend_forget_freezers(struct backend *backend)
 void fake_backend_see_no_ends(struct backend *backend)
 {
     fake_from(backend)->sees_no_ends = true;
+}
+
+void fake_backend_make_crowd(struct backend *backend)
+{
+    fake_from(backend)->is_crowd = true;
 }
 
 void fake_backend_set_oom_kills(struct backend *backend, const char *id, uint32_t kills)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -69,6 +70,10 @@ void fake_backend_forget_freezers(struct backend *backend);
 
 /* It learns of the end of a sandbox only when it is asked for it. */
 void fake_backend_see_no_ends(struct backend *backend);
+
+/* Its sandboxes have no descriptors, so that there can be more of them than a process may have
+ * open; none of them dies by itself. Only with an agent that does not use its connection. */
+void fake_backend_make_crowd(struct backend *backend);
 void fake_backend_set_cpu(struct backend *backend, const char *id, uint64_t cpu_us);
 void fake_backend_set_oom_kills(struct backend *backend, const char *id, uint32_t kills);
 

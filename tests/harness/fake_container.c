@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "harness/fake_engine_private.h"
 
 #include "base/alloc.h"

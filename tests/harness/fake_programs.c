@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "harness/fake_programs.h"
 
 #include "base/alloc.h"
@@ -9,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 struct agent {
@@ -27,6 +29,8 @@ static enum protocol_stage next_stage;
 static int next_errno;
 static unsigned served_port, port_requests;
 static int ports_errno;
+static int accepted[16];
+static size_t accepted_count;
 static bool hangs, is_slow, is_list_due, has_streams;
 static bool reads = true;
 static struct protocol_hello hello = { .scratch = "/tmp/.sandglass" };
@@ -275,6 +279,7 @@ void agent_start(struct agent *agent, const struct agent_start *start,
         return;
     }
     request->result.started.pipes = pipes_of(make_program(start));
+    request->result.started.pid = FAKE_PID;
 }
 
 /* --- processes ------------------------------------------------------------------------------- */
@@ -375,7 +380,7 @@ static void tell_programs(struct agent *agent)
         pipes = pipes_of(program);
         if (has_streams)
             pipes.bases = (struct agent_bases){ true, program->taken, program->base, 0 };
-        agent->handler->on_process(agent, program->number, 2, &pipes,
+        agent->handler->on_process(agent, program->number, FAKE_PID, &pipes,
                                    program->has_exited ? &program->end : NULL);
     }
 }
@@ -441,6 +446,33 @@ void agent_ports(struct agent *agent, struct agent_request *request, agent_done_
     write_note(ends[1], NOTE_LAST, 0);
     close(ends[1]);
     request->result.file.fd = ends[0];
+}
+
+void agent_connect(struct agent *agent, const char *user UNUSED, unsigned port,
+                   const char *path UNUSED, struct agent_request *request, agent_done_fn *done)
+{
+    int ends[2];
+
+    submit(agent, request, done);
+    request->result.file.fd = -1;
+    if (port != served_port) {
+        request->sys_errno = ECONNREFUSED;
+        error_set(&request->err, ERR_BACKEND, "connection refused");
+        return;
+    }
+    assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    assert(accepted_count < ARRAY_LENGTH(accepted));
+    accepted[accepted_count++] = ends[1];
+    request->result.file.fd = ends[0];
+}
+
+int fake_programs_accept(void)
+{
+    int fd = accepted_count ? accepted[0] : -1;
+
+    if (accepted_count)
+        memmove(accepted, accepted + 1, --accepted_count * sizeof(*accepted));
+    return fd;
 }
 
 void agent_attend(struct agent *agent, struct agent_request *request, agent_done_fn *done)
@@ -527,6 +559,8 @@ void fake_program_leave_child(struct fake_program *program)
 
 void fake_programs_clear(void)
 {
+    while (accepted_count)
+        fd_close(accepted[--accepted_count]);
     served_port = port_requests = 0;
     ports_errno = 0;
     while (programs) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -7,6 +8,8 @@
  */
 
 #include "agent/agent.h"
+
+enum { FAKE_PID = 2 }; /* of every program */
 
 struct fake_program {
     uint64_t number;
@@ -49,6 +52,9 @@ void fake_programs_stop_reading(bool stop);
 
 /* The port that programs listen on; 0: none. */
 void fake_programs_serve(unsigned port);
+
+/* The server's end of the oldest connection to that port, which is the caller's now; -1 without. */
+int fake_programs_accept(void);
 
 /* Its ports cannot be asked for: this is the errno of init, or -1 for an init that is too old. 0: they
  * can. */

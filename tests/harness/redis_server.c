@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "harness/redis_server.h"
 
 #include <hiredis/hiredis.h>

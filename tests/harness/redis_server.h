@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* A real Redis server for a test: on a unix socket in a temporary directory, which both go with it. */

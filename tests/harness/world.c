@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "harness/world.h"
 
 #include <assert.h>
@@ -52,6 +53,17 @@ void world_init(struct world *world)
     fill_config(&world->config);
 }
 
+void world_join(struct world *world, struct world *first, const char *node)
+{
+    *world = (struct world){ .state_dir = -1, .node = node, .is_guest = true };
+    world->loop = first->loop;
+    world->store = fake_store_join(first->store, node);
+    world->backend = fake_backend_new(world->loop);
+    world->backends = backends_new(world->loop);
+    backends_add(world->backends, world->backend, BACKEND_OF_CALLERS);
+    world->config = first->config;
+}
+
 struct backend *world_add_backend(struct world *world, const char *name, enum backend_access access)
 {
     struct backend *backend = fake_backend_new(world->loop);
@@ -67,7 +79,8 @@ void world_fini(struct world *world)
         world_kill(world, false);
     backends_free(world->backends);
     store_close(world->store);
-    loop_free(world->loop);
+    if (!world->is_guest)
+        loop_free(world->loop);
 }
 
 static void on_started(struct core *core, const struct error *err, void *user)
@@ -88,6 +101,7 @@ void world_start(struct world *world)
         .backends = world->backends,
         .state_dir = world->state_dir,
         .worker = world->worker,
+        .node = world->node,
     });
     core_start(world->core, on_started, &started);
     world_settle(world);

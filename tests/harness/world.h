@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -22,6 +23,8 @@ struct world {
     struct core *core;     /* NULL while the daemon is down */
     int state_dir;         /* borrowed; -1 where a test needs none */
     struct worker *worker; /* borrowed; NULL where a test needs none */
+    const char *node;      /* its name among several; NULL: it is the only one */
+    bool is_guest;         /* the clock and the loop are of another world */
 };
 
 /* One more fake backend, of the world too. */
@@ -30,6 +33,10 @@ struct backend *world_add_backend(struct world *world, const char *name,
 
 /* The settings are those of the manual, without a pool. Change them before world_start(). */
 void world_init(struct world *world);
+
+/* Another node that shares the store, the clock and the loop of the first one, which outlives it. Only
+ * the first one is advanced. */
+void world_join(struct world *world, struct world *first, const char *node);
 void world_fini(struct world *world);
 
 void world_start(struct world *world); /* core_new and core_start; asserts that it works */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What hostile code tries, from inside a sandbox. Prints one line for each check that it should not
 have passed, and "done" at the end.
 

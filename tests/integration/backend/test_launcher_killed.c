@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A launcher that is killed in the middle of its work. The test is the daemon: it asks for a
  * sandbox and for the end of another, kills the launcher at one of its system calls, starts the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What of the outside reaches into a native sandbox: templates, mounts and the network. */
 
 #include "ground.h"

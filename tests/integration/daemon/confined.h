@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* For tests of the daemon's walls: its directories and files, and a child in which the walls are put

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The walls of the daemon, put up in a child that then tries what a daemon in other hands would. */
 
 #include "daemon/confine.h"

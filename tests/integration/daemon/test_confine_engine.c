@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The walls of a daemon whose sandboxes are made by a container engine. */
 
 #include "base/alloc.h"

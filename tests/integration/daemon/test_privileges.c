@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is left of the groups of the daemon's user, in a child with users and groups of the test's. */
 
 #include "daemon/privileges.h"

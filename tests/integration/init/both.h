@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Each test runs twice: with init as a plain child and, where namespaces can be made, as PID 1. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* How a real sandglass-init is started for a test, as a launcher or a container engine does. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An init that connects to the daemon: whenever there is one, and without haste while there is none. */
 
 #include "both.h"

@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* File operations in a real init, against everything that a sandbox can put in their way. */
 
 #include "both.h"
 
+#include "agent/description.h"
 #include "wire/tar.h"
 
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 enum { PATHS = 256 };
@@ -425,7 +428,180 @@ static void many_at_a_time_are_all_answered(void **state)
     box_wait(box, box_count_descriptors(box) == before);
 }
 
-/* --- archives ---------------------------------------------------------------------------------- */
+/* --- descriptions ----------------------------------------------------------------------------- */
+
+/* Everything that is told of a file, and how many entries there were. */
+struct told {
+    char bytes[64 * 1024];
+    size_t length;
+    uint64_t count;
+};
+
+static int describe(struct box *box, const char *path, uint32_t depth, struct told *told)
+{
+    struct agent_file file = {
+        .kind = FILE_DESCRIBE, .path = path, .depth = depth, .third = "user."
+    };
+    struct asked asked;
+    struct protocol_note_view note = { 0 };
+    int error = ask(box, &file, &asked);
+    ssize_t count;
+
+    told->length = 0;
+    if (error)
+        return error;
+    assert_int_equal(fcntl(asked.request.result.file.fd, F_SETFL, O_RDONLY), 0);
+    while ((count = read(asked.request.result.file.fd, told->bytes + told->length,
+                         sizeof(told->bytes) - told->length)) > 0)
+        told->length += (size_t)count;
+    close(asked.request.result.file.fd);
+    for (size_t at = 0; note.fixed.kind != NOTE_LAST;) {
+        long used = protocol_note_decode(told->bytes + at, told->length - at, &note);
+
+        assert_true(used > 0);
+        at += (size_t)used;
+    }
+    told->count = note.fixed.number;
+    return 0;
+}
+
+/* The entry with this path; NULL: the first. Borrowed. */
+static struct file_description entry(const struct told *told, const char *path, char *out_path)
+{
+    struct file_description description = { 0 };
+    struct protocol_note_view note;
+    size_t at = 0;
+    long used;
+
+    while ((used = protocol_note_decode(told->bytes + at, told->length - at, &note)) > 0) {
+        at += (size_t)used;
+        if (note.fixed.kind != NOTE_ENTRY ||
+            (path && (strlen(path) != note.fixed.path_length ||
+                      memcmp(note.path, path, note.fixed.path_length) != 0)))
+            continue;
+        if (out_path)
+            snprintf(out_path, PATHS, "%.*s", (int)note.fixed.path_length, note.path);
+        assert_true(file_description_read(&note, &description));
+        return description;
+    }
+    fail_msg("%s was not told", path);
+    return description;
+}
+
+static void a_file_is_described_with_names_and_attributes(void **state)
+{
+    struct box *box = the_box(state);
+    static struct told told;
+    struct file_description description;
+    const char *name = "", *value = "";
+    char directory[PATHS];
+
+    put(box, in(box, "f"), "content", 0640);
+    assert_int_equal(describe(box, in(box, "f"), 0, &told), 0);
+    assert_int_equal(told.count, 1);
+    description = entry(&told, NULL, directory);
+    assert_int_equal(*directory, '/');
+    assert_int_equal(description.stat.size, 7);
+    assert_int_equal(description.stat.mode, S_IFREG | 0640);
+    assert_string_equal(description.target, "");
+    if (geteuid() == 0)
+        assert_string_equal(description.owner, "root");
+    if (setxattr(in(box, "f"), "user.x", "1", 1, 0) == 0) {
+        assert_int_equal(describe(box, in(box, "f"), 0, &told), 0);
+        description = entry(&told, NULL, NULL);
+        assert_true(file_description_next(&description, &name, &value));
+        assert_string_equal(name, "user.x");
+        assert_string_equal(value, "1");
+    }
+    assert_int_equal(describe(box, in(box, "nothing"), 0, &told), ENOENT);
+    assert_int_equal(describe(box, "/", 0, &told), 0);
+    assert_int_equal(describe(box, ".", 0, &told), 0);
+    assert_int_equal(unlink(in(box, "f")), 0);
+}
+
+static void links_are_described_to_their_end(void **state)
+{
+    struct box *box = the_box(state);
+    static struct told told;
+    struct file_description description;
+
+    assert_int_equal(mkdir(in(box, "d"), 0755), 0);
+    assert_int_equal(mkdir(in(box, "d/sub"), 0750), 0);
+    assert_int_equal(symlink("sub", in(box, "d/one")), 0);
+    assert_int_equal(symlink("one", in(box, "d/two")), 0);
+    assert_int_equal(symlink("nowhere", in(box, "d/none")), 0);
+    assert_int_equal(describe(box, in(box, "d"), 5, &told), 0);
+    assert_int_equal(told.count, 5);
+    description = entry(&told, "two", NULL);
+    assert_true(S_ISLNK(description.stat.mode));
+    assert_int_equal(description.target_mode, S_IFDIR | 0750);
+    assert_string_equal(strrchr(description.target, '/'), "/sub");
+    description = entry(&told, "none", NULL);
+    assert_int_equal(description.target_mode, 0);
+    assert_string_equal(description.target, "nowhere");
+    assert_int_equal(describe(box, in(box, "d/two"), 1, &told), 0);
+    assert_int_equal(describe(box, in(box, "d/none"), 1, &told), ENOENT);
+    remove_all(box, "d");
+}
+
+static void descriptions_follow_no_link_of_proc(void **state)
+{
+    struct box *box = the_box(state);
+    static struct told told;
+
+    assert_int_equal(symlink("/proc/self/root", in(box, "root")), 0);
+    assert_int_equal(describe(box, "/proc/self/root/etc/passwd", 0, &told), ELOOP);
+    assert_int_equal(describe(box, in(box, "root/etc/passwd"), 0, &told), ELOOP);
+    assert_int_equal(describe(box, "/proc/self/cwd", 1, &told), ELOOP);
+    assert_int_equal(unlink(in(box, "root")), 0);
+}
+
+static void a_commit_sets_attributes(void **state)
+{
+    struct box *box = the_box(state);
+    struct asked asked;
+    struct agent_file file = { .kind = FILE_OPEN_WRITE, .path = in(box, "f") };
+    char temporary[PROTOCOL_MAX_TEMPORARY], value[8] = "";
+
+    assert_int_equal(ask(box, &file, &asked), 0);
+    close(asked.request.result.file.fd);
+    memcpy(temporary, asked.request.result.file.temporary, sizeof(temporary));
+    file = (struct agent_file){ .kind = FILE_COMMIT,
+                                .path = in(box, "f"),
+                                .second = temporary,
+                                .third = "user.a=1\nuser.b=\n" };
+    if (ask(box, &file, &asked) == EOPNOTSUPP)
+        skip();
+    assert_int_equal(asked.request.sys_errno, 0);
+    assert_int_equal(getxattr(in(box, "f"), "user.a", value, sizeof(value)), 1);
+    assert_string_equal(value, "1");
+    assert_int_equal(getxattr(in(box, "f"), "user.b", value, sizeof(value)), 0);
+    assert_int_equal(unlink(in(box, "f")), 0);
+}
+
+static void root_works_for_a_user_where_that_is_asked_for(void **state)
+{
+    struct box *box = the_box(state);
+    struct asked asked;
+    struct agent_file file = {
+        .kind = FILE_MKDIR, .path = in(box, "closed/a/b"), .user = "daemon", .flags = FILE_BY_ROOT
+    };
+    struct stat status;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(mkdir(in(box, "closed"), 0700), 0);
+    assert_int_equal(ask(box, &file, &asked), 0);
+    assert_int_equal(stat(in(box, "closed/a/b"), &status), 0);
+    assert_int_equal(status.st_uid, 1);
+    assert_int_equal(status.st_gid, 1);
+    file.flags = 0;
+    file.path = in(box, "closed/c");
+    assert_int_equal(ask(box, &file, &asked), EACCES);
+    remove_all(box, "closed");
+}
+
+/* --- archives --------------------------------------------------------------------------------- */
 
 /* A member of so many zeros. */
 static size_t put_member(char *to, enum tar_type type, const char *path, size_t size)
@@ -505,6 +681,11 @@ int main(void)
         IN_BOTH(a_directory_that_changes_into_a_link_is_not_left),
         IN_BOTH(the_users_rights_decide),
         IN_BOTH(many_at_a_time_are_all_answered),
+        IN_BOTH(a_file_is_described_with_names_and_attributes),
+        IN_BOTH(links_are_described_to_their_end),
+        IN_BOTH(descriptions_follow_no_link_of_proc),
+        IN_BOTH(a_commit_sets_attributes),
+        IN_BOTH(root_works_for_a_user_where_that_is_asked_for),
         IN_BOTH(an_archive_is_no_larger_than_it_may_be),
     };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an image says: its user, directory and environment; and the rights that engines leave init. */
 
 #include "box.h"

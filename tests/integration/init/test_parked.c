@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A supervisor that has nothing left to watch, and waits for the next program. */
 
 #include "both.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes in a real init: what they get, how they end, what the daemon is told. */
 
 #include "both.h"
@@ -88,9 +89,10 @@ static void what_the_environment_lacks_is_added(void **state)
     if (geteuid() != 0)
         skip();
     snprintf(expected, sizeof(expected),
-             "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nHOME=%s\n%s"
+             "PATH=%s/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nHOME=%s\n%s"
              "USER=root\nLOGNAME=root\nSHELL=/bin/bash\n",
-             home_of(box, "/root"), temporary_of(box));
+             box->mode == BOX_DIRECT ? "" : "/root/.local/bin:", home_of(box, "/root"),
+             temporary_of(box));
     run_all(&run, box, &start);
     assert_environment(run_out(&run), expected);
     run_finish(&run);

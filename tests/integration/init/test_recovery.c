@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Daemons come and go, and one of them is hostile: nothing is lost and init does not mind. */
 
 #include "both.h"

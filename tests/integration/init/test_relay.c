@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The real relay against the real bridge, over a carrier that fails in every way: what goes through is
  * the same as without any failure, and no byte is missing or doubled. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A real init with a real relay: their lives, and what nobody else gets to see. The relay is the only
  * child that init has. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the launcher gives init on its command line, and what init keeps to itself. */
 
 #include "box.h"

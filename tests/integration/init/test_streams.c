@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files, ports and sockets of a real init through pipes and stream sockets: what a daemon needs that
  * cannot be given the files themselves. The messages are written by hand, so that the answers are

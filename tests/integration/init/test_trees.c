@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whole trees: what a process leaves behind, how all of it is reached, and init's own survival. */
 
 #include "both.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A crowd of clients that do everything at once: pipeline, send in odd pieces, read slowly, half
  * close, leave and reset at any moment. Whoever stays gets every answer whole and in order, and

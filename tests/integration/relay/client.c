@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "client.h"
 
 #include "base/alloc.h"
@@ -7,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -160,6 +162,8 @@ static void connect_socket(struct client *client)
         connect_directly(client);
     else if (client->way == CLIENT_ATTACHED)
         use_attached(client);
+    else if (client->way == CLIENT_OTHER)
+        client->connect(client);
     else
         connect_by_pump(client);
 }
@@ -174,6 +178,17 @@ static void read_greeting(struct client *client, struct relay_greeting *greeting
     read_all(client->fd, greeting, sizeof *greeting);
     assert_memory_equal(greeting->magic, RELAY_MAGIC, 4);
     memcpy(client->boot, greeting->boot, RELAY_BOOT_SIZE);
+}
+
+static void bind_relay(struct client *client)
+{
+    struct {
+        struct relay_frame frame;
+        uint8_t key[RELAY_KEY_SIZE];
+    } bind = { .frame = { .length = sizeof bind.key, .type = RELAY_BIND } };
+
+    memcpy(bind.key, client->key, sizeof bind.key);
+    assert_int_equal(write(client->fd_out, &bind, sizeof bind), sizeof bind);
 }
 
 /* How much the relay has received; -1 when it has another session. */
@@ -196,6 +211,10 @@ static int64_t shake_hands(struct client *client, unsigned flags)
 
     connect_socket(client);
     read_greeting(client, &greeting);
+    assert_int_equal(greeting.features & RELAY_UNBOUND, client->binds ? RELAY_UNBOUND : 0);
+    if (client->binds)
+        bind_relay(client);
+    client->binds = false;
     memcpy(answer.login.session, client->session, RELAY_SESSION_SIZE);
     assert_int_equal(getrandom(answer.login.nonce, RELAY_NONCE_SIZE, 0), RELAY_NONCE_SIZE);
     relay_sign_login(client->key, &greeting, sizeof greeting, &answer.login);
@@ -513,6 +532,10 @@ static void take_frame(struct client *client, const struct relay_frame *frame,
     case RELAY_PONG:
         client->pongs++;
         break;
+    case RELAY_USAGE:
+        memcpy(&client->usage, payload, sizeof client->usage);
+        client->usages++;
+        break;
     default:
         fail_msg("a frame of type %u", frame->type);
     }
@@ -690,12 +713,12 @@ static int listen_at(const char *path)
     return fd;
 }
 
-/* `attached` may be NULL. */
-static void execute_init(const struct host *host, const char *relay, const char *attached)
+/* `option` may be NULL. */
+static void execute_init(const struct host *host, const char *relay, const char *option)
 {
-    const char *argv[] = { "sandglass-init", "--direct", relay, attached, NULL };
+    const char *argv[] = { "sandglass-init", "--direct", relay, option, NULL };
     char key[sizeof "SANDGLASS_KEY=" + 2 * RELAY_KEY_SIZE] = "SANDGLASS_KEY=";
-    char *env[] = { key, NULL };
+    char *env[] = { host->is_unbound ? NULL : key, NULL };
 
     for (unsigned i = 0; i < RELAY_KEY_SIZE; i++)
         snprintf(key + sizeof "SANDGLASS_KEY=" - 1 + 2 * i, 3, "%02x", host->key[i]);
@@ -712,7 +735,7 @@ static void become_init(const struct host *host, int socket)
         _exit(113);
     if (socket == 3)
         fcntl(3, F_SETFD, 0);
-    execute_init(host, "--relay", NULL);
+    execute_init(host, "--relay", host->is_unbound ? "--unbound" : NULL);
 }
 
 static void become_attached_init(const struct host *host, int input, int output)
@@ -725,6 +748,16 @@ static void become_attached_init(const struct host *host, int input, int output)
     execute_init(host, relay, "--attached");
 }
 
+static void become_gated_init(const struct host *host)
+{
+    char relay[sizeof host->path + 16];
+    char gate[32];
+
+    snprintf(relay, sizeof relay, "--relay=%s", host->path);
+    snprintf(gate, sizeof gate, "--gate=%u", host->port);
+    execute_init(host, relay, gate);
+}
+
 static void prepare_host(struct host *host)
 {
     assert_non_null(getenv("SANDGLASS_INIT"));
@@ -735,17 +768,29 @@ static void prepare_host(struct host *host)
     assert_int_equal(getrandom(host->key, sizeof host->key, 0), sizeof host->key);
 }
 
-void host_start(struct host *host)
+static void start_host(struct host *host)
 {
     int socket;
 
-    prepare_host(host);
     socket = listen_at(host->path);
     host->init = fork();
     assert_true(host->init >= 0);
     if (!host->init)
         become_init(host, socket);
     close(socket);
+}
+
+void host_start(struct host *host)
+{
+    prepare_host(host);
+    start_host(host);
+}
+
+void host_start_unbound(struct host *host)
+{
+    prepare_host(host);
+    host->is_unbound = true;
+    start_host(host);
 }
 
 struct client *host_start_attached(struct host *host)
@@ -767,6 +812,50 @@ struct client *host_start_attached(struct host *host)
     client->attached_in = in[1];
     client->attached_out = out[0];
     return client;
+}
+
+static uint16_t find_port(void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+int host_dial(const struct host *host)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons(host->port),
+                                   .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+void host_start_gated(struct host *host)
+{
+    int64_t deadline = client_deadline_ms(20000);
+    int fd;
+
+    prepare_host(host);
+    host->port = find_port();
+    host->init = fork();
+    assert_true(host->init >= 0);
+    if (!host->init)
+        become_gated_init(host);
+    while ((fd = host_dial(host)) < 0) {
+        assert_true(client_deadline_ms(0) < deadline);
+        usleep(1000);
+    }
+    close(fd);
 }
 
 void host_stop(struct host *host)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -18,6 +19,7 @@ enum client_way {
     CLIENT_PUMP_SOCKET,
     CLIENT_PUMP_PIPES,
     CLIENT_ATTACHED, /* through init's stdin and stdout, once; then by pumps with pipes */
+    CLIENT_OTHER,    /* as client->connect() does it */
 };
 
 enum { CLIENT_MAX_MESSAGES = 4096 };
@@ -49,9 +51,11 @@ struct client_message {
 struct client {
     char path[108];
     uint8_t key[RELAY_KEY_SIZE];
+    bool binds; /* gives the relay the key before the login */
     int fd;     /* -1 between two connections */
     int fd_out; /* to write to: the same, unless a pump with pipes is between */
     enum client_way way;
+    void (*connect)(struct client *client); /* sets fd, fd_out and, if it makes a process, pump */
     pid_t pump;
     int attached_in, attached_out; /* owned until they are used: of init, for CLIENT_ATTACHED */
     uint8_t boot[RELAY_BOOT_SIZE];
@@ -71,6 +75,8 @@ struct client {
     unsigned cuts;
     bool was_refused; /* by WELCOME */
     unsigned pongs;
+    unsigned usages;
+    struct relay_usage usage; /* the last */
 
     struct client_channel channels[RELAY_CHANNELS];
     struct client_message messages[CLIENT_MAX_MESSAGES];
@@ -135,11 +141,18 @@ struct host {
     char path[80];
     pid_t init;
     uint8_t key[RELAY_KEY_SIZE];
+    bool is_unbound; /* init does not get the key */
+    uint16_t port;   /* of the gate; 0 without */
 };
 
 void host_start(struct host *host);
+void host_start_unbound(struct host *host); /* the same with --unbound */
 
 /* The same with --attached: the client's first connection goes through init's stdin and stdout. */
 struct client *host_start_attached(struct host *host);
+
+/* The same with --gate, at a free port; returns when the gate listens. */
+void host_start_gated(struct host *host);
+int host_dial(const struct host *host); /* a TCP connection to it; -1 without a listener */
 void host_stop(struct host *host);
 pid_t host_find_relay(const struct host *host); /* of an attached one: its pump */

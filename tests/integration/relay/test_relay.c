@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A real relay, in front of a real init, driven frame by frame. */
 
 #include "client.h"
@@ -32,6 +33,16 @@ static int start(void **state)
     struct fixture *fixture = xnew(struct fixture);
 
     host_start(&fixture->host);
+    fixture->client = client_new(fixture->host.path, fixture->host.key);
+    *state = fixture;
+    return 0;
+}
+
+static int start_unbound(void **state)
+{
+    struct fixture *fixture = xnew(struct fixture);
+
+    host_start_unbound(&fixture->host);
     fixture->client = client_new(fixture->host.path, fixture->host.key);
     *state = fixture;
     return 0;
@@ -159,6 +170,37 @@ static void a_wrong_key_gets_no_further(void **state)
     assert_int_equal(write(fd, &answer, sizeof answer), sizeof answer);
     assert_int_equal(read_to_end(fd), 0);
     close(fd);
+}
+
+/* A login in the place of the key, a key that is cut, and a second key: the relay takes none of them. */
+static void a_relay_without_a_key_takes_one(void **state)
+{
+    struct fixture *fixture = *state;
+    struct {
+        struct relay_frame frame;
+        uint8_t key[RELAY_KEY_SIZE];
+    } bind = { .frame = { .length = sizeof bind.key, .type = RELAY_BIND }, .key = { 1 } };
+    struct relay_frame login = { .length = sizeof(struct relay_login), .type = RELAY_LOGIN };
+    size_t greeting = sizeof(struct relay_frame) + sizeof(struct relay_greeting);
+    int fd = connect_plain(fixture->host.path);
+    int late = connect_plain(fixture->host.path); /* greeted before there is a key */
+
+    assert_int_equal(write(fd, &login, sizeof login), sizeof login);
+    assert_int_equal(read_to_end(fd), greeting);
+    close(fd);
+    fd = connect_plain(fixture->host.path);
+    assert_int_equal(write(fd, &bind, sizeof bind - 1), sizeof bind - 1);
+    shutdown(fd, SHUT_WR);
+    assert_int_equal(read_to_end(fd), greeting);
+    close(fd);
+
+    fixture->client->binds = true;
+    (void)begun(state);
+    (void)client_take(fixture->client, PROTOCOL_HELLO, 0);
+    assert_int_equal(write(late, &bind, sizeof bind), sizeof bind);
+    assert_int_equal(read_to_end(late), greeting);
+    close(late);
+    (void)begun(state); /* with the key that it has */
 }
 
 /* More than the relay has places for. They are let go one after the other, and the bridge gets in. */
@@ -759,6 +801,21 @@ static void frames_that_may_be_ignored_are(void **state)
     assert_int_equal(client->sequenced.length, 0); /* it was counted */
 }
 
+static void what_the_sandbox_uses_is_told(void **state)
+{
+    struct client *client = begun(state);
+    struct relay_frame measure = { .type = RELAY_MEASURE };
+
+    for (unsigned i = 1; i <= 3; i++) {
+        client_put_raw(client, &measure, sizeof measure);
+        client_wait(client, client->usages == i);
+        assert_true(client->usage.memory_bytes > 0);
+        assert_true(client->usage.pids > 0);
+    }
+    client_cut(client);
+    assert_int_equal(client_resume(client), 0); /* none of it was counted */
+}
+
 /* --- the pump --------------------------------------------------------------------------------- */
 
 static void run_over_pumps(void **state, enum client_way way)
@@ -976,6 +1033,7 @@ static void the_relay_ends_with_init(void **state)
 }
 
 #define WITH_RELAY(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define UNBOUND(test) cmocka_unit_test_setup_teardown(test, start_unbound, stop)
 #define ATTACHED(test) cmocka_unit_test_setup_teardown(test, start_attached, stop)
 
 int main(void)
@@ -984,6 +1042,7 @@ int main(void)
         WITH_RELAY(a_session_begins_with_hello),
         WITH_RELAY(wrong_peers_are_closed_without_a_word),
         WITH_RELAY(a_wrong_key_gets_no_further),
+        UNBOUND(a_relay_without_a_key_takes_one),
         WITH_RELAY(peers_that_say_nothing_are_dropped),
         WITH_RELAY(the_latest_login_wins),
         WITH_RELAY(a_program_gives_its_output_and_its_totals),
@@ -1007,6 +1066,7 @@ int main(void)
         WITH_RELAY(all_processes_have_their_channels),
         WITH_RELAY(a_broken_rule_ends_the_session),
         WITH_RELAY(frames_that_may_be_ignored_are),
+        WITH_RELAY(what_the_sandbox_uses_is_told),
         WITH_RELAY(a_pump_copies_between_pipes_and_the_relay),
         WITH_RELAY(a_pump_copies_between_a_socket_and_the_relay),
         WITH_RELAY(much_output_goes_through_a_pump),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a commit costs: the loop's own share, and the time until it is durable. One session at a
  * time as a quiet daemon has it, then many at once. Arguments: directory, commits.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* Several servers, and a proxy that loses answers, for tests of the Redis store. */

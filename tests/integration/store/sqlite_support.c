@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "sqlite_support.h"
 
 #include "base/alloc.h"
@@ -46,13 +47,15 @@ int sqlite_place_teardown(void **state)
     return 0;
 }
 
+/* All that is wrong is found, however slow the machine is. */
 struct store *sqlite_place_open(struct sqlite_place *place, const char *boot_id)
 {
     struct store_options options = { .loop = place->loop,
                                      .path = place->path,
                                      .sync = place->sync ? place->sync : "off",
                                      .boot_id = boot_id,
-                                     .accept_loss = place->accept_loss };
+                                     .accept_loss = place->accept_loss,
+                                     .check_all = true };
 
     assert_null(place->store);
     place->err = (struct error){ 0 };

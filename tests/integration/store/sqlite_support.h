@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* A directory with a database for a test, and ways to look at and change it from outside. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A Redis server that dies, comes back, forgets, or is another one; and daemons that share it. */
 
 #include "redis_support.h"
@@ -346,7 +347,7 @@ static void a_newer_format_is_refused(void **state)
 {
     struct redis_place *place = *state;
 
-    (void)redis_server_ask(&place->servers[0], "SET sandglass:format 2");
+    (void)redis_server_ask(&place->servers[0], "SET sandglass:format 3");
     assert_null(redis_place_open(place, (struct store_options){ 0 }));
     assert_string_equal(place->err.name, "store_newer");
 }

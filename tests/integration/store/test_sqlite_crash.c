@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process that writes and is killed at any moment: what it was told to be durable is there
  * afterwards, and what one transaction wrote is there together or not at all.

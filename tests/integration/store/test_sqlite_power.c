@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process that writes and is killed at any moment, and a machine that fails: of what was not
  * flushed, any page may be on the disk or not. What was acknowledged as synced is there afterwards,

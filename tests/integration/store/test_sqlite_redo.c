@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a process that was killed has left in the redo log, and logs that are not as they should be.
  */
 

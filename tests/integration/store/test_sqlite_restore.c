@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Restoring, killed before each of its steps: there is always a database, and nothing is lost. */
 
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* An agent whose init is played by the test: its loop, both ends of the socket, and what the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The daemon's end against an init that is played by the test, and that lies. */
 
 #include "stage.h"

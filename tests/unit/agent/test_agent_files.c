@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Content of files, ports and connections, against an init that is played by the test: once as one
  * on this kernel, which passes files, and once as a bridge does it, with pipes and sockets only.

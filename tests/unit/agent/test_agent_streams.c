@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The daemon's end against a bridge, which plays init for a sandbox that is elsewhere: every
  * descriptor is a pipe, output may be under way, and input is inside only when that is told. */
 

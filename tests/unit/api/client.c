@@ -1,9 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "client.h"
+
+#include "front_keys.h"
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "mcp/mcp.h"
 #include "tools/tool.h"
+#include "web/assets.h"
+#include "web/dashboard.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -20,10 +25,23 @@
 
 enum { TURNS = 2000 };
 
+/* A page of two files: "hello" and "alert(1)", compressed. */
+static const unsigned char page_gz[] = { 31,  139, 8, 0, 0,   0,   0,  0,  2, 3, 203, 72, 205,
+                                         201, 201, 7, 0, 134, 166, 16, 54, 5, 0, 0,   0 };
+static const unsigned char script_gz[] = { 31,  139, 8,   0,   0,  0,   0,  0,   2, 3,
+                                           75,  204, 73,  45,  42, 209, 48, 212, 4, 0,
+                                           214, 203, 178, 184, 8,  0,   0,  0 };
+
+static const struct web_asset test_assets[] = {
+    { "index.html", "text/html; charset=utf-8", page_gz, sizeof(page_gz), 5 },
+    { "app-1234.js", "text/javascript; charset=utf-8", script_gz, sizeof(script_gz), 8 },
+    { 0 },
+};
+
 static void open_faces(struct front *front)
 {
     struct world *world = &front->world;
-    struct face_entry faces[3] = { 0 };
+    struct face_entry faces[5] = { 0 };
 
     front->tools = tools_new(world->core);
     front->mcp = mcp_new(&(struct mcp_parts){ .loop = world->loop,
@@ -31,10 +49,19 @@ static void open_faces(struct front *front)
                                               .core = world->core,
                                               .tools = front->tools });
     front->api = api_new(&(struct api_parts){ .tools = front->tools });
+    front->dashboard = dashboard_new(&(struct dashboard_parts){ .loop = world->loop,
+                                                                .config = &world->config,
+                                                                .auth = front->auth,
+                                                                .assets = test_assets });
     faces[0] = (struct face_entry){ &mcp_face, front->mcp };
-    faces[1] = (struct face_entry){ &api_face, front->api };
-    front->faces = faces_new(&(struct faces_parts){
-        .loop = world->loop, .config = &world->config, .core = world->core, .faces = faces });
+    faces[1] = (struct face_entry){ &web_page_face, front->dashboard };
+    faces[2] = (struct face_entry){ &web_face, front->dashboard };
+    faces[3] = (struct face_entry){ &api_face, front->api };
+    front->faces = faces_new(&(struct faces_parts){ .loop = world->loop,
+                                                    .config = &world->config,
+                                                    .core = world->core,
+                                                    .auth = front->auth,
+                                                    .faces = faces });
 }
 
 void front_start(struct front *front)
@@ -53,7 +80,14 @@ void front_start(struct front *front)
     front->world.config.exec.output_capture_bytes = 64 * 1024;
     front->world.config.exec.output_spool_bytes = 1024 * 1024;
     front->world.config.instance = (char *)"test";
+    front->world.config.dashboard.enabled = true;
+    front->world.config.dashboard.url = (char *)"";
+    front->world.config.dashboard.login_timeout_ms = 3600 * 1000;
+    if (front->configure)
+        front->configure(front);
     world_start(&front->world);
+    if (front->configure)
+        front->auth = front_auth_new(front->world.loop, &front->world.config);
     open_faces(front);
     front->server =
         http_server_new(front->world.loop, &http_server_default_limits, faces_handle, front->faces);
@@ -69,7 +103,10 @@ void front_stop(struct front *front)
     http_server_free(front->server);
     world_settle(&front->world);
     faces_free(front->faces);
+    dashboard_free(front->dashboard);
     api_free(front->api);
+    front_auth_free(front->auth);
+    front->auth = NULL;
     mcp_free(front->mcp);
     tools_free(front->tools);
     world_fini(&front->world);
@@ -212,21 +249,22 @@ void caller_close(struct front *front, struct caller *caller)
         loop_turn(front->world.loop, 0);
 }
 
-struct answer call(struct front *front, const char *method, const char *target, const char *headers,
-                   const char *body)
+static struct answer call_over(struct front *front, bool tcp, const char *method,
+                               const char *target, const char *headers, const char *body)
 {
     struct caller caller;
     struct answer answer;
     scoped(free) char *text = NULL;
     bool has_type = strcasestr(headers, "content-type") != NULL;
+    bool has_host = strcasestr(headers, "\nhost:") != NULL;
     bool is_head = strcmp(method, "HEAD") == 0;
     int turns = 0;
 
-    text = xasprintf("%s %s HTTP/1.1\r\nHost: localhost\r\n%s%sContent-Length: %zu\r\n\r\n%s",
-                     method, target, headers,
+    text = xasprintf("%s %s HTTP/1.1\r\n%s%s%sContent-Length: %zu\r\n\r\n%s", method, target,
+                     has_host ? "" : "Host: localhost\r\n", headers,
                      body && !has_type ? "Content-Type: application/json\r\n" : "",
                      body ? strlen(body) : 0, body ? body : "");
-    caller_send(front, &caller, false, text, strlen(text));
+    caller_send(front, &caller, tcp, text, strlen(text));
     do {
         loop_turn(front->world.loop, 0);
         read_more(&caller);
@@ -236,6 +274,18 @@ struct answer call(struct front *front, const char *method, const char *target, 
     } while (!parse(&caller, is_head, &answer));
     caller_close(front, &caller);
     return answer;
+}
+
+struct answer call(struct front *front, const char *method, const char *target, const char *headers,
+                   const char *body)
+{
+    return call_over(front, false, method, target, headers, body);
+}
+
+struct answer call_tcp(struct front *front, const char *method, const char *target,
+                       const char *headers, const char *body)
+{
+    return call_over(front, true, method, target, headers, body);
 }
 
 void answer_fini(struct answer *answer)

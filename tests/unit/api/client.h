@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -12,11 +13,15 @@
 
 #include <jansson.h>
 
+/* `configure` changes the settings before anything is made of them; with it there is an auth. */
 struct front {
+    void (*configure)(struct front *front);
     struct world world;
     char path[64];
     struct tools *tools;
     struct mcp *mcp;
+    struct auth *auth; /* NULL unless `configure` is set */
+    struct dashboard *dashboard;
     struct api *api;
     struct faces *faces;
     struct http_server *server;
@@ -50,6 +55,10 @@ void caller_close(struct front *front, struct caller *caller);
 struct answer call(struct front *front, const char *method, const char *target, const char *headers,
                    const char *body);
 void answer_fini(struct answer *answer);
+
+/* The same over TCP. */
+struct answer call_tcp(struct front *front, const char *method, const char *target,
+                       const char *headers, const char *body);
 
 static inline void scoped_answer_fini(struct answer *answer)
 {

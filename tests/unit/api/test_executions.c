@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "client.h"
 
 #include "base/alloc.h"
@@ -82,6 +83,11 @@ static const char *text_of(const struct answer *answer, const char *name)
     const char *text = json_string_value(json_object_get(answer->json, name));
 
     return text ? text : "";
+}
+
+static const char *error_of(const struct answer *answer)
+{
+    return json_string_value(json_object_get(json_object_get(answer->json, "error"), "message"));
 }
 
 /* --- waiting --------------------------------------------------------------------------------- */
@@ -170,7 +176,7 @@ static void what_is_not_found_is_an_execution_not_an_error(void **state)
     assert_true(caller_poll(&front, &caller, &answer));
     assert_int_equal(answer.status, 201);
     assert_int_equal(json_integer_value(json_object_get(answer.json, "exit_code")), 127);
-    assert_non_null(strstr(text_of(&answer, "error"), "nosuch"));
+    assert_non_null(strstr(error_of(&answer), "nosuch"));
     caller_close(&front, &caller);
 }
 
@@ -430,6 +436,35 @@ static void a_dropped_middle_is_announced_and_left_out(void **state)
     answer_fini(&inside);
 }
 
+static void a_running_execution_is_followed_from_offsets(void **state)
+{
+    scoped(free) char *id = run_in_background("{\"argv\":[\"a\"],\"background\":true}");
+    scoped(free) char *tail = xasprintf("/%s/stream?stdout=2", id);
+    scoped(free) char *path = executions(tail);
+    scoped(free) char *text = xasprintf("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
+    scoped(answer_fini) struct answer answer = { 0 };
+    struct answer beyond;
+    struct caller caller;
+
+    (void)state;
+    fake_program_write(fake_programs_last(), "hello");
+    world_settle(&front.world);
+    beyond = get(id, "/stream?stderr=1");
+    assert_int_equal(beyond.status, 416);
+    answer_fini(&beyond);
+
+    caller_send(&front, &caller, false, text, strlen(text));
+    assert_false(caller_poll(&front, &caller, &answer));
+    fake_program_write(fake_programs_last(), "!");
+    assert_false(caller_poll(&front, &caller, &answer));
+    fake_program_exit(fake_programs_last(), 0);
+    assert_true(caller_poll(&front, &caller, &answer));
+    assert_non_null(strstr(answer.body, "{\"offset\":2,\"text\":\"llo\"}"));
+    assert_non_null(strstr(answer.body, "{\"offset\":5,\"text\":\"!\"}"));
+    assert_non_null(strstr(answer.body, "event: exit"));
+    caller_close(&front, &caller);
+}
+
 static void live_events_tell_bytes_and_the_end(void **state)
 {
     struct caller caller;
@@ -598,7 +633,7 @@ static void execute_that_times_out_says_so_and_takes_its_session_away(void **sta
     world_advance(&front.world, 2001);
     assert_true(caller_poll(&front, &caller, &answer));
     assert_string_equal(text_of(&answer, "state"), "timeout");
-    assert_non_null(strstr(text_of(&answer, "error"), "timed out"));
+    assert_non_null(strstr(error_of(&answer), "timed out"));
     assert_true(json_is_true(json_object_get(answer.json, "session_ended")));
     assert_null(world_find(&front.world, text_of(&answer, "session_id")));
     caller_close(&front, &caller);
@@ -706,6 +741,7 @@ int main(void)
         TEST(output_is_read_by_offset_while_it_runs_and_after),
         TEST(a_follower_gets_bytes_as_they_come_until_the_end),
         TEST(a_dropped_middle_is_announced_and_left_out),
+        TEST(a_running_execution_is_followed_from_offsets),
         TEST(live_events_tell_bytes_and_the_end),
         TEST(input_reaches_the_program_and_is_closed),
         TEST(more_input_than_the_pipe_holds_waits_for_the_program),

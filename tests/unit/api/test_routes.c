@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The router, the front door and the failures that every route shares. */
 
 #include "client.h"
@@ -120,7 +121,8 @@ static void check_cases(const struct request_case *cases, size_t count)
 static void wrong_paths_methods_and_parameters_are_told_apart(void **state)
 {
     static const struct request_case cases[] = {
-        { "GET", "/", "", NULL, 404, "route_not_found" },
+        { "GET", "/ui", "", NULL, 404, "route_not_found" },
+        { "POST", "/", "", NULL, 405, "method_not_allowed" },
         { "GET", "/api/v1/nothing", "", NULL, 404, "route_not_found" },
         { "GET", "/api/v1/sessions/", "", NULL, 404, "route_not_found" },
         { "GET", "/api/v1/sessions/a/b/c/d/e/f/g/h/i/j/k/l/m", "", NULL, 404, "route_not_found" },
@@ -301,7 +303,7 @@ static void ranges_are_one_range_or_none(void **state)
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
         uint64_t start = 0, end = 0;
 
-        assert_int_equal(file_range(cases[i].header, 100, &start, &end), cases[i].result);
+        assert_int_equal(http_range(cases[i].header, 100, &start, &end), cases[i].result);
         assert_int_equal(start, cases[i].start);
         assert_int_equal(end, cases[i].end);
     }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "client.h"
 
 #include "base/alloc.h"
@@ -108,7 +109,7 @@ static void a_misspelt_field_comes_with_the_nearest_one(void **state)
         call(&front, "POST", "/api/v1/sessions", "", "{\"memmory\":\"1g\"}");
 
     (void)state;
-    assert_non_null(strstr(answer.body, "did you mean \\\"memory\\\""));
+    assert_non_null(strstr(answer.body, "did you mean \\\"memory_bytes\\\""));
 }
 
 static void a_session_is_made_found_and_listed(void **state)

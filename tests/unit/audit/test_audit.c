@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "audit/audit.h"
 
 #include "base/alloc.h"
@@ -346,6 +347,39 @@ static void a_link_in_its_place_is_refused(void **state UNUSED)
     assert_null(audit_open(loop, path, &err));
 }
 
+static void put_about(struct audit *audit, const char *session, int number)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(256);
+
+    buffer_appendf(&text, "\"type\":\"test\",\"session\":\"%s\",\"number\":%d", session, number);
+    audit_write(audit, &text);
+}
+
+static void the_newest_lines_about_a_session_are_found(void **state UNUSED)
+{
+    scoped(buffer_fini) struct buffer all = BUFFER_INIT(65536);
+    scoped(buffer_fini) struct buffer two = BUFFER_INIT(65536);
+    scoped(buffer_fini) struct buffer none = BUFFER_INIT(65536);
+    struct audit *audit = start();
+    struct error err = { 0 };
+
+    for (int i = 0; i < 5; i++) {
+        put_about(audit, "ses_a", i);
+        put_about(audit, "ses_ab", 10 + i);
+    }
+    audit_close(audit);
+    assert_int_equal(audit_tail(path, "ses_a", 100, &all, &err), 0);
+    assert_int_equal(audit_tail(path, "ses_a", 2, &two, &err), 0);
+    assert_int_equal(audit_tail(path, "ses_c", 2, &none, &err), 0);
+    assert_string_equal(buffer_text(&none), "[]");
+    assert_non_null(strstr(buffer_text(&all), "\"number\":0,"));
+    assert_null(strstr(buffer_text(&all), "ses_ab"));
+    assert_null(strstr(buffer_text(&two), "\"number\":2,"));
+    assert_true(strstr(buffer_text(&two), "\"number\":3,") <
+                strstr(buffer_text(&two), "\"number\":4,"));
+    assert_int_equal(audit_tail("/nonexistent/log", "ses_a", 2, &none, &err), -1);
+}
+
 #define SCENE(name) cmocka_unit_test_setup_teardown(name, open_scene, close_scene)
 
 int main(void)
@@ -363,6 +397,7 @@ int main(void)
         SCENE(a_start_that_failed_leaves_the_log_as_it_was),
         SCENE(a_line_about_another_line_is_not_taken_for_it),
         SCENE(a_link_in_its_place_is_refused),
+        SCENE(the_newest_lines_about_a_session_are_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /* An issuer of tokens for tests: makes keys and signs with them, well or badly. */

@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "auth/auth.h"
 
 #include "auth/credentials.h"
 #include "auth/keys.h"
+#include "auth/login.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/macros.h"
@@ -491,6 +493,66 @@ static void a_token_of_a_key_that_was_rotated_away_is_refused(void **state UNUSE
     EVP_PKEY_free(fresh);
 }
 
+/* --- logins ---------------------------------------------------------------------------------- */
+
+static struct login login_for(int mode, int64_t seconds)
+{
+    struct login login = { .mode = mode,
+                           .issued_us = clock_wall_us(loop_clock(scene.loop)),
+                           .roles = ROLE_USER | ROLE_DELEGATE,
+                           .principal = "hub" };
+
+    login.expires_us = login.issued_us + seconds * SECOND_US;
+    id_make(login.id, ID_LOGIN);
+    return login;
+}
+
+static int resume(const struct login *login, const char *on_behalf_of)
+{
+    caller_fini(&scene.caller);
+    scene.err = (struct error){ 0 };
+    return auth_resume(scene.auth, login, on_behalf_of, &scene.caller, &scene.err);
+}
+
+static void a_login_with_a_token_counts_until_it_expires(void **state UNUSED)
+{
+    EVP_PKEY *key = issuer_key("OKP");
+    struct login login, other;
+
+    write_jwks(key, "\"kid\":\"one\"");
+    start_with_tokens();
+    login = login_for(AUTH_MODE_JWT, 60);
+    other = login_for(AUTH_MODE_KEYS, 60);
+    assert_int_equal(resume(&login, ""), 0);
+    assert_string_equal(scene.caller.principal, "hub");
+    assert_int_equal(resume(&login, "ann"), 0);
+    assert_string_equal(scene.caller.owner, "hub/ann");
+    assert_int_equal(resume(&other, ""), -1); /* of another mode */
+    simulated_clock_advance(&scene.clock, 61 * SECOND_US);
+    assert_int_equal(resume(&login, ""), -1);
+    assert_int_equal(scene.err.code, ERR_UNAUTHORIZED);
+    EVP_PKEY_free(key);
+}
+
+static void logins_that_were_ended_stay_ended_however_many_there_are(void **state UNUSED)
+{
+    struct login first, last;
+
+    start("{}");
+    first = login_for(AUTH_MODE_NONE, 3600);
+    auth_end_login(scene.auth, &first);
+    assert_int_equal(resume(&first, ""), -1);
+    for (int i = 0; i < 5000; i++) {
+        struct login more = login_for(AUTH_MODE_NONE, 3600);
+
+        auth_end_login(scene.auth, &more);
+    }
+    assert_int_equal(resume(&first, ""), -1);
+    simulated_clock_advance(&scene.clock, SECOND_US);
+    last = login_for(AUTH_MODE_NONE, 3600);
+    assert_int_equal(resume(&last, ""), 0);
+}
+
 #define SCENE(name) cmocka_unit_test_setup_teardown(name, scene_open, scene_close)
 
 int main(void)
@@ -515,6 +577,8 @@ int main(void)
         SCENE(the_owner_is_the_subject_of_the_token),
         SCENE(no_token_is_valid_when_the_keys_of_the_issuer_stay_unreadable),
         SCENE(a_token_of_a_key_that_was_rotated_away_is_refused),
+        SCENE(a_login_with_a_token_counts_until_it_expires),
+        SCENE(logins_that_were_ended_stay_ended_however_many_there_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

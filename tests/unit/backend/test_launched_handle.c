@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/launched_handle.h"
 
 #include "base/macros.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/pull/login.h"
 #include "backend/pull/pull.h"
 #include "backend/pull/web.h"

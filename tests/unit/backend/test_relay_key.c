@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/relay_key.h"
 #include "base/scoped.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/report_kernel.h"
 
 #include <setjmp.h>

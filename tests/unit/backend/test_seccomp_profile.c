@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/docker/seccomp_profile.h"
 
 #include "backend/native/filter.h"

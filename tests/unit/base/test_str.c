@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 
 #include "base/macros.h"
@@ -180,6 +181,17 @@ static void a_plain_name_stays_in_its_directory(void **state UNUSED)
     long_name[255] = '\0';
     assert_true(path_is_plain_name(long_name));
     assert_true(path_is_plain_name("a.b") && path_is_plain_name("...") && path_is_plain_name("-"));
+}
+
+static void a_clean_path_has_no_detours(void **state)
+{
+    static const char *const others[] = { "",      "a",  "a/b",   "/a/",   "//",
+                                          "/a//b", "/.", "/a/..", "/a/./b" };
+
+    (void)state;
+    assert_true(path_is_clean("/") && path_is_clean("/a") && path_is_clean("/a/.b/c..d/..."));
+    for (size_t i = 0; i < ARRAY_LENGTH(others); i++)
+        assert_false(path_is_clean(others[i]));
     assert_false(path_is_plain_name(""));
     assert_false(path_is_plain_name("."));
     assert_false(path_is_plain_name(".."));
@@ -229,6 +241,7 @@ int main(void)
         cmocka_unit_test(formatted_durations_read_back),
         cmocka_unit_test(sizes_are_formatted_for_people),
         cmocka_unit_test(a_plain_name_stays_in_its_directory),
+        cmocka_unit_test(a_clean_path_has_no_detours),
         cmocka_unit_test(directories_are_made_with_their_parents),
         cmocka_unit_test(joining_adds_one_slash),
     };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fake_relay.h"
 
 #include <errno.h>
@@ -77,21 +78,34 @@ static void on_version(struct bridge *bridge, unsigned oldest, unsigned newest)
     stage->versions++;
 }
 
+static void on_usage(struct bridge *bridge, const struct relay_usage *usage)
+{
+    struct stage *stage = bridge_user(bridge);
+
+    stage->usage = *usage;
+    stage->usages++;
+}
+
 static const struct bridge_handler handler = {
     .on_up = on_up,
     .on_down = on_down,
     .on_other = on_other,
     .on_version = on_version,
+    .on_usage = on_usage,
 };
 
 /* --- the stage --------------------------------------------------------------------------------- */
 
-void stage_init(struct stage *stage)
+static void init(struct stage *stage, bool may_bind)
 {
-    struct bridge_options options = { .name = "sbx_test", .handler = &handler, .user = stage };
+    struct bridge_options options = {
+        .name = "sbx_test", .handler = &handler, .user = stage, .may_bind = may_bind
+    };
 
     signal(SIGPIPE, SIG_IGN);
-    *stage = (struct stage){ .agent = -1, .relay = -1, .oldest = 1, .newest = 1 };
+    *stage = (struct stage){
+        .agent = -1, .relay = -1, .oldest = 1, .newest = 1, .features = RELAY_HAS_USAGE
+    };
     simulated_clock_init(&stage->clock, 1000 * 1000, 0);
     stage->loop = loop_new(&stage->clock.clock);
     stage->in = BUFFER_INIT(64 * 1024 * 1024);
@@ -103,6 +117,16 @@ void stage_init(struct stage *stage)
     options.carrier = stage->carrier = carrier_stream_new(stage->loop, &stream, stage);
     stage->bridge = bridge_new(&options);
     stage_connect(stage);
+}
+
+void stage_init(struct stage *stage)
+{
+    init(stage, false);
+}
+
+void stage_init_binding(struct stage *stage)
+{
+    init(stage, true);
 }
 
 void stage_connect(struct stage *stage)
@@ -270,7 +294,8 @@ void relay_greet(struct stage *stage)
 {
     struct relay_greeting greeting = { .magic = RELAY_MAGIC,
                                        .oldest = stage->oldest,
-                                       .newest = stage->newest };
+                                       .newest = stage->newest,
+                                       .features = stage->features };
 
     memcpy(greeting.boot, stage->boot, sizeof(greeting.boot));
     memset(greeting.nonce, (int)stage->opened, sizeof(greeting.nonce));

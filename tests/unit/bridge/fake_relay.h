@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
 /*
@@ -25,13 +26,15 @@ struct stage {
     bool refuses;    /* attempts fail */
     bool is_gone;    /* and will always fail */
     bool holds;      /* attempts are not answered */
-    unsigned ups, downs, others, versions;
+    unsigned ups, downs, others, versions, usages;
+    struct relay_usage usage; /* that was told last */
     uint8_t told_boot[RELAY_BOOT_SIZE];
 
     /* what the relay knows */
     uint8_t key[RELAY_KEY_SIZE];
     uint8_t boot[RELAY_BOOT_SIZE];
     uint16_t oldest, newest;
+    uint32_t features;
     uint8_t greeting[sizeof(struct relay_greeting) + 8];
     struct relay_login login; /* the last */
     struct buffer in;         /* bytes from the bridge that are not taken */
@@ -45,6 +48,7 @@ struct stage {
 
 /* Connects nothing yet: bridge_connect() is called, and its socket is stage->agent. */
 void stage_init(struct stage *stage);
+void stage_init_binding(struct stage *stage); /* with a bridge that may give the relay its key */
 void stage_fini(struct stage *stage);
 void stage_connect(struct stage *stage); /* a new session */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a bridge: handshake, messages, back-off, silence, freezing. */
 
 #include "fake_relay.h"
@@ -42,6 +43,52 @@ static void a_relay_without_the_key_is_not_believed(void **state UNUSED)
     stage.breaks_mac = false;
     stage_wait_for_attempt(&stage);
     relay_up(&stage);
+    stage_fini(&stage);
+}
+
+/* The key goes to a relay that has none, before the login, and never again. */
+static void a_new_sandbox_is_given_its_key_once(void **state UNUSED)
+{
+    struct stage stage;
+
+    stage_init_binding(&stage);
+    stage_wait_for_attempt(&stage);
+    stage.features = RELAY_UNBOUND;
+    relay_greet(&stage);
+    relay_expect(&stage, RELAY_BIND, 0);
+    assert_memory_equal(stage.payload, stage.key, sizeof(stage.key));
+    relay_take_login(&stage);
+    relay_cut(&stage); /* nothing says whether the relay has taken it */
+
+    stage_wait_for_attempt(&stage);
+    stage.features = 0;
+    relay_greet(&stage);
+    relay_take_login(&stage);
+    relay_welcome(&stage, true, 0);
+    assert_int_equal(stage.ups, 1);
+    relay_cut(&stage);
+
+    stage_wait_for_attempt(&stage);
+    stage.features = RELAY_UNBOUND;
+    relay_greet(&stage);
+    turns(&stage);
+    assert_false(relay_hear(&stage));
+    assert_int_equal(stage.others, 1);
+    stage_fini(&stage);
+}
+
+static void a_relay_without_a_key_is_another_sandbox(void **state UNUSED)
+{
+    struct stage stage;
+
+    stage_init(&stage);
+    stage_wait_for_attempt(&stage);
+    stage.features = RELAY_UNBOUND;
+    relay_greet(&stage);
+    turns(&stage);
+    assert_false(relay_hear(&stage));
+    assert_int_equal(stage.others, 1);
+    assert_true(agent_is_closed(&stage));
     stage_fini(&stage);
 }
 
@@ -576,6 +623,7 @@ static void a_frozen_sandbox_is_neither_pinged_nor_left_nor_connected(void **sta
     bridge_set_frozen(stage.bridge, true);
     loop_advance(stage.loop, &stage.clock, 1000 * 1000 * 1000LL);
     assert_true(bridge_is_up(stage.bridge));
+    turns(&stage);
     assert_false(relay_hear(&stage));
 
     relay_cut(&stage);
@@ -590,6 +638,84 @@ static void a_frozen_sandbox_is_neither_pinged_nor_left_nor_connected(void **sta
     bridge_set_frozen(stage.bridge, false);
     loop_advance(stage.loop, &stage.clock, (RELAY_PING_MS + 1) * 1000LL);
     relay_expect(&stage, RELAY_PING, 0);
+    stage_fini(&stage);
+}
+
+/* --- usage ------------------------------------------------------------------------------------- */
+
+static void say_usage(struct stage *stage, uint64_t cpu_us)
+{
+    struct relay_usage usage = { .cpu_us = cpu_us, .pids = 3 };
+
+    memset(usage.processes[0].name, 'x', sizeof(usage.processes[0].name));
+    relay_say(stage, RELAY_USAGE, 0, 0, 0, &usage, sizeof(usage));
+    turns(stage);
+}
+
+static void usage_is_asked_for_once_and_told(void **state UNUSED)
+{
+    struct stage stage;
+    struct error err;
+
+    stage_init(&stage);
+    relay_up(&stage);
+    assert_int_equal(bridge_measure(stage.bridge, &err), 0);
+    assert_int_equal(bridge_measure(stage.bridge, &err), 0);
+    relay_expect(&stage, RELAY_MEASURE, 0);
+    relay_expect_nothing(&stage);
+    say_usage(&stage, 70);
+    assert_int_equal(stage.usages, 1);
+    assert_int_equal(stage.usage.cpu_us, 70);
+    assert_int_equal(strlen(stage.usage.processes[0].name), 19); /* it ends, whatever was sent */
+    relay_expect_nothing(&stage);
+    stage_fini(&stage);
+}
+
+static void usage_is_asked_for_again_after_a_cut(void **state UNUSED)
+{
+    struct stage stage;
+    struct error err;
+
+    stage_init(&stage);
+    relay_up(&stage);
+    assert_int_equal(bridge_measure(stage.bridge, &err), 0);
+    relay_expect(&stage, RELAY_MEASURE, 0);
+    relay_cut(&stage);
+    stage_wait_for_attempt(&stage);
+    relay_resume(&stage);
+    relay_expect(&stage, RELAY_MEASURE, 0);
+    say_usage(&stage, 71);
+    assert_int_equal(stage.usages, 1);
+    stage_fini(&stage);
+}
+
+static void a_relay_that_cannot_tell_usage_is_not_asked(void **state UNUSED)
+{
+    struct stage stage;
+    struct error err;
+
+    stage_init(&stage);
+    stage.features = 0;
+    assert_int_equal(bridge_measure(stage.bridge, &err), 0); /* not known yet */
+    relay_up(&stage);
+    relay_expect_nothing(&stage);
+    assert_int_equal(bridge_measure(stage.bridge, &err), -1);
+    assert_int_equal(stage.usages, 0);
+    stage_fini(&stage);
+}
+
+static void without_a_session_usage_is_refused(void **state UNUSED)
+{
+    struct stage stage;
+    struct error err;
+
+    stage_init(&stage);
+    relay_up(&stage);
+    close(stage.agent);
+    stage.agent = -1;
+    turns(&stage);
+    assert_int_equal(bridge_measure(stage.bridge, &err), -1);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
     stage_fini(&stage);
 }
 
@@ -623,6 +749,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_new_session_begins_with_a_login_that_proves_the_key),
         TEST(a_relay_without_the_key_is_not_believed),
+        TEST(a_new_sandbox_is_given_its_key_once),
+        TEST(a_relay_without_a_key_is_another_sandbox),
         TEST(another_boot_id_is_told_only_when_the_relay_knows_the_key),
         TEST(a_relay_of_another_version_is_told),
         TEST(a_relay_that_speaks_our_version_among_others_is_taken),
@@ -649,6 +777,10 @@ int main(void)
         TEST(a_quiet_relay_is_pinged_and_a_silent_one_is_left),
         TEST(a_ping_is_answered_with_its_bytes),
         TEST(a_frozen_sandbox_is_neither_pinged_nor_left_nor_connected),
+        TEST(usage_is_asked_for_once_and_told),
+        TEST(usage_is_asked_for_again_after_a_cut),
+        TEST(a_relay_that_cannot_tell_usage_is_not_asked),
+        TEST(without_a_session_usage_is_refused),
         TEST(a_bridge_can_be_freed_in_every_state),
     };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A relay that breaks the rules, as root inside a sandbox may make it. */
 
 #include "fake_relay.h"
@@ -65,6 +66,9 @@ SAY(ack_end_too_early, .type = RELAY_ACK, .channel = 1, .flags = RELAY_ACK_END,
 SAY(close_of_output, .type = RELAY_CLOSE, .channel = 2);
 SAY(close_of_unknown, .type = RELAY_CLOSE, .channel = 7);
 SAY(received_ahead, .type = RELAY_RECEIVED, .offset = 1);
+SAY(usage_unasked, .type = RELAY_USAGE, .length = sizeof(struct relay_usage));
+SAY(short_usage, .type = RELAY_USAGE, .length = 8);
+SAY(measure, .type = RELAY_MEASURE);
 SAY(short_ping, .type = RELAY_PING, .length = 4);
 SAY(short_message, .type = RELAY_MESSAGE, .length = sizeof(struct relay_message));
 SAY(long_message, .type = RELAY_MESSAGE, .length = RELAY_MAX_MESSAGE + 1);
@@ -185,6 +189,9 @@ static const struct bad bads[] = {
     { "CLOSE of an unknown channel", close_of_unknown },
     { "RECEIVED of bytes that were not sent", received_ahead },
     { "a PING of four bytes", short_ping },
+    { "USAGE that was not asked for", usage_unasked },
+    { "USAGE of eight bytes", short_usage },
+    { "MEASURE", measure },
     { "a MESSAGE without a packet", short_message },
     { "a MESSAGE that is too long", long_message },
     { "a MESSAGE with four billion channels", too_many_descriptors },
@@ -243,7 +250,7 @@ static void frames_that_may_be_ignored_are_ignored(void **state UNUSED)
 
     begin(&stage, fds);
     relay_say(&stage, (enum relay_type)77, RELAY_MAY_IGNORE, 0, 0, bytes, 100);
-    relay_say(&stage, (enum relay_type)9, RELAY_MAY_IGNORE, 0, 0, bytes, 100);
+    relay_say(&stage, (enum relay_type)15, RELAY_MAY_IGNORE, 0, 0, bytes, 100);
     turns(&stage);
     assert_true(bridge_is_up(stage.bridge));
     relay_cut(&stage);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes through a bridge: windows, acknowledgements, ends, cuts. */
 
 #include "fake_relay.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/scoped.h"
@@ -106,7 +107,7 @@ static void stop_engine(pid_t pid)
 
 static void on_finding(void *user UNUSED, const char *name, const struct finding *finding)
 {
-    static const char *const words[] = { "ok", "warn", "fail" };
+    static const char *const words[] = { "ok", "info", "warn", "fail" };
     size_t used = strlen(seen);
 
     snprintf(seen + used, sizeof(seen) - used, "%s %s: %s -> %s\n", words[finding->status], name,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the command line makes of documents, and which it writes. */
 
 #include "cli/run/attach.h"
@@ -94,8 +95,8 @@ static void the_body_of_a_new_session_has_what_was_given_and_no_more(void **stat
     assert_int_equal(create_write_body(&args, "30m", &body, &err), 0);
     assert_string_equal(
         buffer_text(&body),
-        "{\"env\":{\"B\":\"x=y\",\"A\":\"2\"},\"memory\":\"512m\",\"cpus\":1.500,"
-        "\"pids\":64,\"timeout\":\"30m\",\"preload\":false,\"auto_restart\":false}");
+        "{\"env\":{\"B\":\"x=y\",\"A\":\"2\"},\"memory_bytes\":\"512m\",\"cpus\":1.500,"
+        "\"pids\":64,\"lease_seconds\":\"30m\",\"preload\":false,\"auto_restart\":false}");
 }
 
 static void a_bare_name_takes_our_own_variable(void **state UNUSED)

@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 #include "cli/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -30,6 +32,7 @@ static const struct option rows[] = {
     { "size", 0, OPTION_SIZE, PLACE(size), "SIZE", NULL, "a size" },
     { "count", 0, OPTION_COUNT, PLACE(count), "N", NULL, "a count" },
     { "choice", 0, OPTION_TEXT, PLACE(choice), "WHICH", "red green", "a choice" },
+    { "words", 0, OPTION_TEXT, PLACE(text), "TEXT", NULL, NULL },
     { "list", 'l', OPTION_LIST, PLACE(list), "ITEM", NULL, "a list" },
     { "pair", 'p', OPTION_PAIRS, PLACE(pairs), "K=V", NULL, "pairs" },
     { 0 },
@@ -187,6 +190,40 @@ static void help_names_every_option_in_columns(void **state UNUSED)
     assert_non_null(strstr(buffer_text(&text), "  -f, --flag                  a flag\n"));
     assert_non_null(strstr(buffer_text(&text), "      --duration T            a duration\n"));
     assert_non_null(strstr(buffer_text(&text), "\nOptions:\n"));
+    assert_null(strstr(buffer_text(&text), "--words"));
+}
+
+static void another_name_of_an_option_is_taken_and_not_suggested(void **state UNUSED)
+{
+    scoped(fixture_fini) struct fixture fixture = { 0 };
+
+    assert_int_equal(parse(&fixture, OPERANDS_MIXED, ARGV("--words", "one")), 0);
+    assert_string_equal(fixture.args.text, "one");
+    assert_refused(ARGV("--wordz"), "unknown option --wordz");
+}
+
+static void options_of_other_tools_are_answered(void **state UNUSED)
+{
+    assert_refused(ARGV("--publish", "80:80"), "sandglass port");
+    assert_refused(ARGV("-P"), "sandglass port");
+    assert_refused(ARGV("--privileged"), "no privileges");
+}
+
+static void options_can_be_written_again(void **state UNUSED)
+{
+    scoped(fixture_fini) struct fixture fixture = { 0 };
+    scoped(text_list_fini) struct text_list words = { 0 };
+    scoped(text_list_fini) struct text_list owned = { 0 };
+    const char *const expected[] = { "--flag", "--text", "one", "--list", "x", "--list", "y" };
+
+    assert_int_equal(parse(&fixture, OPERANDS_MIXED, ARGV("-lx", "--words", "one", "-f", "-ly")),
+                     0);
+    options_write(sets, &fixture.args, &words, &owned);
+    assert_int_equal(words.count, ARRAY_LENGTH(expected));
+    for (size_t i = 0; i < words.count; i++)
+        assert_string_equal(words.items[i], expected[i]);
+    for (size_t i = 0; i < owned.count; i++)
+        free((char *)owned.items[i]);
 }
 
 int main(void)
@@ -203,6 +240,9 @@ int main(void)
         cmocka_unit_test(a_choice_is_taken_whole),
         cmocka_unit_test(the_nearest_word_is_near),
         cmocka_unit_test(help_names_every_option_in_columns),
+        cmocka_unit_test(another_name_of_an_option_is_taken_and_not_suggested),
+        cmocka_unit_test(options_of_other_tools_are_answered),
+        cmocka_unit_test(options_can_be_written_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

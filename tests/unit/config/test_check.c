@@ -1,9 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config/config.h"
 
 #include "base/macros.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +178,22 @@ static void sandboxes_share_no_network_of_the_host(void **state UNUSED)
     assert_refused("docker: {runtime: '../runsc'}", "is not the name of a runtime");
 }
 
+static void the_url_of_the_dashboard_is_that_of_a_page(void **state UNUSED)
+{
+    static const char *const wrong[] = { "tools.example.com", "ftp://x/",     "https://",
+                                         "https:///x",        "https://a b/", "https://u@h/",
+                                         "https://h/?q=1" };
+
+    assert_accepted("{dashboard: {url: 'https://tools.example.com/sandglass/'}}");
+    assert_accepted("{dashboard: {url: 'http://[::1]:8080/'}}");
+    for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "{dashboard: {url: '%s'}}", wrong[i]);
+        assert_refused(text, "dashboard.url");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +208,7 @@ int main(void)
         cmocka_unit_test(the_engine_has_an_address),
         cmocka_unit_test(an_engine_elsewhere_is_verified),
         cmocka_unit_test(sandboxes_share_no_network_of_the_host),
+        cmocka_unit_test(the_url_of_the_dashboard_is_that_of_a_page),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

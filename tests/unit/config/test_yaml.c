@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "config/config.h"
 
 #include "base/macros.h"
@@ -44,7 +45,7 @@ static void an_empty_file_gives_the_defaults_of_the_manual(void **state UNUSED)
     assert_int_equal(config.sandbox.cpu_millis, 1000);
     assert_int_equal(config.sandbox.pids, 256);
     assert_int_equal(config.sandbox.network, CONFIG_NETWORK_NONE);
-    assert_int_equal(config.sandbox.env_pass.count, 7);
+    assert_int_equal(config.sandbox.env_pass.count, 6);
     assert_true(config.sandbox.auto_restart);
     assert_int_equal(config.session.idle_timeout_ms, 30 * 60 * 1000);
     assert_int_equal(config.session.timeout_ms, 0);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several backends behind one core: "fake" is the default, callers may name "other", and only
  * flavors and templates may name "inner". */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/ceiling.h"
 #include "core/session/flavor_change.h"
 #include "harness/world.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/events.h"
 #include "core/metrics.h"
 #include "core/sandbox/sandbox.h"

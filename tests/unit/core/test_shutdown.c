@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"
 #include "harness/fake_agent.h"

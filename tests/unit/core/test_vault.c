@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vault.h"
 
 #include "base/alloc.h"
@@ -46,7 +47,7 @@ static int teardown(void **state)
 
 static struct vault *open_vault(const struct fixture *fixture)
 {
-    struct vault *vault = vault_new(fixture->folder);
+    struct vault *vault = vault_new(fixture->folder, NULL);
     struct error err = { 0 };
 
     assert_int_equal(vault_open(vault, &err), 0);
@@ -103,7 +104,7 @@ static void the_key_is_for_nobody_else_and_never_replaced(void **state)
 {
     struct fixture *fixture = *state;
     scoped(vault_free) struct vault *vault = open_vault(fixture);
-    scoped(vault_free) struct vault *damaged = vault_new(fixture->folder);
+    scoped(vault_free) struct vault *damaged = vault_new(fixture->folder, NULL);
     struct error err = { 0 };
     struct stat status;
     int fd;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which variables of init's own environment programs get, and where they begin. */
 
 #include "init/defaults.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When init dials, and what it gets by that. */
 
 #include "init/dial.h"

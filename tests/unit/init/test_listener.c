@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The relay's key, and connections that come from the relay. */
 
 #include "init/init.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opening by steps, where there is no openat2: as openat2 does it, and nothing else. */
 
 #include "init/sys.h"

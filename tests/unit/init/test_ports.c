@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of /proc/net/tcp and tcp6. */
 
 #include "init/files/ports.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rings of the relay: bytes come out as they went in, guarantees hold, and nothing is lost. */
 
 #include "init/relay_pool.h"

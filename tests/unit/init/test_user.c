@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "init/user.h"
 
 #include "base/macros.h"
@@ -97,12 +98,17 @@ static void a_group_is_found_by_its_name(void **state UNUSED)
         "staf:x:50:", "staff:x:fifty:", "staff:x:4294967295:"
     };
     uint32_t gid = 99;
+    char name[USER_NAME_SIZE];
 
     for (size_t i = 0; i < ARRAY_LENGTH(bad); i++)
         assert_false(user_match_group(bad[i], strlen(bad[i]), "staff", &gid));
     assert_int_equal(gid, 99);
     assert_true(user_match_group("staff:x:50:a,b", strlen("staff:x:50:a,b"), "staff", &gid));
     assert_int_equal(gid, 50);
+    assert_true(user_match_group_number("staff:x:50:a,b", strlen("staff:x:50:a,b"), 50, name));
+    assert_string_equal(name, "staff");
+    assert_false(user_match_group_number("staff:x:50:a,b", strlen("staff:x:50:a,b"), 5, name));
+    assert_false(user_match_group_number("staff:x:50", strlen("staff:x:50"), 50, name));
 }
 
 static void a_default_user_needs_no_entry(void **state UNUSED)
@@ -184,6 +190,7 @@ static void random_lines_do_no_harm(void **state UNUSED)
             line[i] = alphabet[(size_t)rand() % sizeof(alphabet)];
         (void)user_match_passwd(line, length, &query, &user);
         (void)user_match_group(line, length, "dev", &(uint32_t){ 0 });
+        (void)user_match_group_number(line, length, 50, (char[USER_NAME_SIZE]){ 0 });
         memcpy(user.name, "dev", 4);
         user_add_group(line, length, &user);
         free(line);

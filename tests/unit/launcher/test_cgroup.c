@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Version 1 of cgroups as systemd mounts it, with `cpu` and `cpuacct` in one hierarchy. A directory of the
  * test stands for the mounts: making, renaming and removing need no more of a cgroup than that.

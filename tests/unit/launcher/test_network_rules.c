@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text of network rules, as nft reads it. */
 
 #include "launcher/network/network_rules.h"

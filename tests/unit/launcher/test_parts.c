@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small parts of the launcher that need neither privileges nor a sandbox. */
 
 #include "launcher/ahead/spares.h"
@@ -11,6 +12,7 @@
 #include "launcher/walls/ids.h"
 #include "launcher/walls/landlock.h"
 #include "launcher/walls/mounts.h"
+#include "launcher/walls/skeleton_profile.h"
 
 #include "base/macros.h"
 
@@ -239,6 +241,38 @@ static void the_version_of_landlock_is_small_or_none(void **state UNUSED)
 #define TEST_IN_DIRECTORY(name) \
     cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
 
+/* --- the profile of login shells ------------------------------------------------------------- */
+
+static void a_profile_does_not_start_a_program_to_ask_who_it_is(void **state UNUSED)
+{
+    char out[128];
+    char want[] = "a ${EUID:-$(id -u)} b\n${EUID:-$(id -u)}";
+    char asks[] = "a $(id -u) b\n`id -u`";
+    char asks_otherwise[] = "$(id -un) $(id -u";
+
+    assert_int_equal(profile_rewrite(asks, strlen(asks), out, sizeof(out)), strlen(want));
+    assert_memory_equal(out, want, strlen(want));
+    assert_int_equal(profile_rewrite(asks_otherwise, strlen(asks_otherwise), out, sizeof(out)), 0);
+    assert_int_equal(profile_rewrite(asks, strlen(asks), out, strlen(want) - 1), 0);
+    assert_int_equal(profile_rewrite("", 0, out, sizeof(out)), 0);
+}
+
+static void a_profile_that_cannot_be_rewritten_stays(void **state UNUSED)
+{
+    char text[64] = "";
+    int fd;
+
+    skeleton_profile(dir);
+    assert_int_equal(faccessat(dir, "profile", F_OK, 0), -1);
+    write_file("profile", "umask 022\n");
+    skeleton_profile(dir);
+    fd = openat(dir, "profile", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(fd, text, sizeof(text)), strlen("umask 022\n"));
+    close(fd);
+    assert_string_equal(text, "umask 022\n");
+    assert_int_equal(unlinkat(dir, "profile", 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +286,8 @@ int main(void)
         TEST_IN_DIRECTORY(a_tree_goes_however_deep_and_closed_it_is),
         cmocka_unit_test(our_own_namespaces_are_the_hosts),
         cmocka_unit_test(the_version_of_landlock_is_small_or_none),
+        cmocka_unit_test(a_profile_does_not_start_a_program_to_ask_who_it_is),
+        TEST_IN_DIRECTORY(a_profile_that_cannot_be_rewritten_stays),
     };
 
     return cmocka_run_group_tests_name("launcher/parts", tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Marks and the state directory, below a directory of the test. */
 
 #include "launcher/state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of uid ranges between two daemons of one host, in a directory of the test. */
 
 #include "launcher/uid_blocks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The MCP face over HTTP: which message is whose, what it is answered, and when a client is over. */
 
 #include "../api/client.h"

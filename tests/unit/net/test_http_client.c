@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The client against the real server, and against peers that misbehave. */
 
 #include "fixture.h"
@@ -92,6 +93,28 @@ static void on_raw_data(struct http_exchange *exchange, const uint8_t *data, siz
         http_respond_end(exchange);
 }
 
+/* After an upgrade to "half": says all it has to say at once, and goes on listening. */
+static size_t heard_bytes;
+static bool heard_end;
+
+static void on_half_data(struct http_exchange *exchange, const uint8_t *data UNUSED, size_t length)
+{
+    heard_bytes += length;
+    heard_end = !length;
+    if (!length)
+        http_respond_end(exchange);
+}
+
+static void serve_half(struct http_exchange *exchange)
+{
+    heard_bytes = 0;
+    heard_end = false;
+    http_respond_upgrade(exchange, "tcp", on_half_data);
+    http_respond_write(exchange, "all of it", 9);
+    http_respond_half_close(exchange);
+    http_respond_write(exchange, "too late", 8);
+}
+
 static void on_request(void *context, struct http_exchange *exchange)
 {
     struct fixture *fixture = context;
@@ -110,6 +133,14 @@ static void on_request(void *context, struct http_exchange *exchange)
         serve_big(exchange);
     } else if (strcmp(head->path, "/upgrade") == 0 && head->upgrade) {
         http_respond_upgrade(exchange, "tcp", on_raw_data);
+    } else if (strcmp(head->path, "/half") == 0 && head->upgrade) {
+        serve_half(exchange);
+    } else if (strcmp(head->path, "/length") == 0) {
+        char text[32];
+        int length = snprintf(text, sizeof(text), "%lld%s", (long long)head->content_length,
+                              head->chunked ? " chunked" : "");
+
+        http_respond(exchange, 200, "text/plain", text, (size_t)length);
     } else if (strcmp(head->path, "/hold") == 0) {
         fixture->held = exchange;
     } else if (strcmp(head->path, "/headers") == 0) {
@@ -564,6 +595,136 @@ static void an_upgraded_connection_carries_bytes_both_ways(void **state)
     fixture_wait(fixture, fixture->closes == 2);
 }
 
+/* --- connections that are given and taken ----------------------------------------------------- */
+
+static void on_length_writable(struct http_call *call)
+{
+    struct stream *stream = http_call_user(call);
+
+    if (stream->sent == 12)
+        return;
+    http_call_write(call, &"twelve bytes"[stream->sent], 6);
+    stream->sent += 6;
+    if (stream->sent == 12)
+        http_call_end(call);
+}
+
+static void a_streamed_body_of_known_length_is_not_chunked(void **state)
+{
+    static const struct http_call_handler handler = { .on_data = on_text_data,
+                                                      .on_writable = on_length_writable,
+                                                      .on_end = on_stream_end };
+    scoped(http_client_free) struct http_client *client = client_for(*state, false);
+    static const struct {
+        const char *target, *answer;
+    } rows[] = { { "/length", "12" }, { "/body", "twelve bytes" } };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
+        struct stream stream = { .text = BUFFER_INIT(64) };
+
+        http_client_request(client, HTTP_POST, rows[i].target, NULL, NULL, 12, NULL, &handler,
+                            &stream);
+        fixture_wait((struct fixture *)*state, stream.ended);
+        assert_int_equal(stream.err.code, ERR_NONE);
+        assert_string_equal(buffer_text(&stream.text), rows[i].answer);
+        buffer_fini(&stream.text);
+    }
+}
+
+static int given_connection(struct fixture *fixture)
+{
+    int ends[2];
+
+    assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends),
+                       errno);
+    http_server_adopt(fixture->server, ends[0], "group", "member", 10);
+    return ends[1];
+}
+
+static void a_given_connection_serves_one_request_and_is_never_replaced(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(http_client_free) struct http_client *client =
+        http_client_new_on(fixture->loop, given_connection(fixture), "port 80", "localhost:80");
+    scoped(buffer_fini) struct buffer body = BUFFER_INIT(64);
+    struct error err = { 0 };
+
+    assert_int_equal(http_client_fetch(client, HTTP_POST, "/body", NULL, "hello", 5, &body, &err),
+                     201);
+    assert_string_equal(buffer_text(&body), "hello");
+    assert_int_equal(http_client_fetch(client, HTTP_GET, "/body", NULL, NULL, 0, NULL, &err), -1);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+}
+
+static void a_given_connection_that_dies_fails_the_request(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error err = { 0 };
+    int ends[2];
+    scoped(http_client_free) struct http_client *client = NULL;
+
+    assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends),
+                       errno);
+    close(ends[0]);
+    client = http_client_new_on(fixture->loop, ends[1], "port 80", "localhost:80");
+    assert_int_equal(http_client_fetch(client, HTTP_GET, "/", NULL, NULL, 0, NULL, &err), -1);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+}
+
+static int released_fd;
+static struct buffer released_rest;
+
+static void on_release_writable(struct http_call *call)
+{
+    released_fd = http_call_release(call, &released_rest);
+}
+
+static int release_after_upgrade(struct fixture *fixture, struct http_client *client,
+                                 const char *target)
+{
+    static const char *const headers[] = { "Connection", "Upgrade", "Upgrade", "tcp", NULL };
+    static const struct http_call_handler handler = { .on_data = on_text_data,
+                                                      .on_writable = on_release_writable,
+                                                      .on_end = on_stream_end };
+    static struct stream unused;
+
+    released_fd = -1;
+    released_rest = BUFFER_INIT(4096);
+    http_client_request(client, HTTP_GET, target, NULL, NULL, 0, headers, &handler, &unused);
+    fixture_wait(fixture, released_fd >= 0);
+    return released_fd;
+}
+
+/* The server has closed its half: what the client sends arrives all the same. */
+static void each_half_of_an_upgraded_connection_ends_by_itself(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (unsigned over_unix = 0; over_unix < 2; over_unix++) {
+        scoped(http_client_free) struct http_client *client = client_for(fixture, over_unix);
+        scoped(fd_close) int fd = release_after_upgrade(fixture, client, "/half");
+        uint8_t bytes[64];
+        ssize_t count = 1;
+
+        while (count > 0) {
+            do {
+                loop_turn(fixture->loop, 10);
+                count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+            } while (count < 0 && errno == EAGAIN);
+            (void)buffer_append(&released_rest, bytes, count > 0 ? (size_t)count : 0);
+        }
+        assert_int_equal(count, 0);
+        assert_string_equal(buffer_text(&released_rest), "all of it");
+        assert_int_equal(send(fd, "still here", 10, MSG_NOSIGNAL), 10);
+        fixture_wait(fixture, heard_bytes == 10);
+        assert_false(heard_end);
+        shutdown(fd, SHUT_WR);
+        fixture_wait(fixture, heard_end || fixture->closes == over_unix + 1);
+        buffer_fini(&released_rest);
+        fixture_wait(fixture, fixture->closes == over_unix + 1);
+    }
+}
+
 #define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, start, stop)
 
 int main(void)
@@ -585,6 +746,10 @@ int main(void)
         WITH_SERVER(a_connection_that_died_idle_is_replaced),
         WITH_SERVER(after_an_upgrade_the_connection_is_a_plain_stream),
         WITH_SERVER(an_upgraded_connection_carries_bytes_both_ways),
+        WITH_SERVER(a_streamed_body_of_known_length_is_not_chunked),
+        WITH_SERVER(a_given_connection_serves_one_request_and_is_never_replaced),
+        WITH_SERVER(a_given_connection_that_dies_fails_the_request),
+        WITH_SERVER(each_half_of_an_upgraded_connection_ends_by_itself),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Clients that are slow, leave, come in crowds or never read. */
 
 #include "fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests and answers: order, framing, bodies both ways, errors of the front door. */
 
 #include "fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file of a unix socket, and addresses. */
 
 #include "net/listener.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Clients of TLS: whom they trust, what they show, and ends of one side. The sockets are pairs. */
 
 #include "net/tls.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* No query walks through history: how SQLite means to answer each of them. */
 
 #include "base/alloc.h"

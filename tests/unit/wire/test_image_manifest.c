@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/image_manifest.h"
 
 #include "base/macros.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/json.h"
 
 #include "base/macros.h"
@@ -173,7 +174,7 @@ static void wrong_fields_are_refused_by_name(void **state UNUSED)
         { "{\"count\":1.5}", "\"count\" must be a whole number" },
         { "{\"count\":101}", "\"count\" must be between -5 and 100" },
         { "{\"timeout\":-1}", "\"timeout\" must be" },
-        { "{\"timeout\":3601}", "\"timeout\" must be between 0 and 3600" },
+        { "{\"timeout\":3601}", "\"timeout\" must be between 0 and 3600 seconds" },
         { "{\"timeout\":\"2h\"}", "\"timeout\" must be between" },
         { "{\"timeout\":\"soon\"}", "\"timeout\" must be a number of seconds" },
         { "{\"timeout\":1e300}", "\"timeout\" must be" },

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/macros.h"
 #include "wire/launch.h"
 
@@ -167,6 +168,70 @@ static void the_uid_range_stays_clear_of_real_users(void **state)
 #undef REFUSED
 }
 
+static struct launch_create_bound good_bound(void)
+{
+    struct launch_create_bound bound = {
+        .create = good_create(),
+        .bind_count = 2,
+        .binds = { { .source = "", .path = "/d" },
+                   { .source = "a/b", .path = "/e/f", .allowed = 63, .read_only = 1 } }
+    };
+
+    bound.create.header.type = LAUNCH_CREATE_BOUND;
+    bound.create.header.length = sizeof(bound);
+    return bound;
+}
+
+static const char *check_bound(const struct launch_create_bound *bound)
+{
+    return launch_check(bound, sizeof(*bound), 0);
+}
+
+static void directories_of_the_host_are_below_allowed_ones(void **state)
+{
+    struct launch_create_bound bound = good_bound();
+
+    (void)state;
+    assert_null(check_bound(&bound));
+#define REFUSED(member, value, why)                    \
+    do {                                               \
+        bound = good_bound();                          \
+        bound.member = (value);                        \
+        assert_string_equal(check_bound(&bound), why); \
+    } while (0)
+    REFUSED(binds[1].source[0], '/', "source");
+    REFUSED(binds[1].path[0], 'e', "path");
+    REFUSED(binds[1].path[1], '/', "path");
+    REFUSED(binds[1].allowed, LAUNCH_MAX_ALLOWED, "allowed directory");
+    REFUSED(binds[1].read_only, 2, "flags");
+    REFUSED(bind_count, LAUNCH_MAX_BINDS + 1, "bind count");
+    REFUSED(create.mode, LAUNCH_DIRECT, "mode");
+    REFUSED(create.limits.pids, 0, "pids limit");
+#undef REFUSED
+    bound = good_bound();
+    memset(bound.binds[0].source, 'x', sizeof(bound.binds[0].source));
+    assert_string_equal(check_bound(&bound), "source");
+}
+
+static void allowed_directories_are_paths(void **state)
+{
+    struct launch_allow allow = { HEADER(launch_allow, LAUNCH_ALLOW), .path = "/srv/data" };
+
+    (void)state;
+    assert_null(launch_check(&allow, sizeof(allow), 0));
+    strcpy(allow.path, "/");
+    assert_null(launch_check(&allow, sizeof(allow), 0));
+    strcpy(allow.path, "/srv/../etc");
+    assert_string_equal(launch_check(&allow, sizeof(allow), 0), "path");
+    strcpy(allow.path, "srv");
+    assert_string_equal(launch_check(&allow, sizeof(allow), 0), "path");
+    memset(allow.path, '/', sizeof(allow.path));
+    assert_string_equal(launch_check(&allow, sizeof(allow), 0), "path");
+    strcpy(allow.path, "/srv");
+    allow.read_only = 2;
+    assert_string_equal(launch_check(&allow, sizeof(allow), 0), "flags");
+}
+
 /* As the kernel does, which looks a user up in one of 128 chains. */
 static void users_of_sandboxes_are_in_different_chains(void **state)
 {
@@ -193,6 +258,8 @@ int main(void)
         cmocka_unit_test(limits_have_ranges),
         cmocka_unit_test(lengths_versions_types_and_descriptors_must_fit),
         cmocka_unit_test(the_uid_range_stays_clear_of_real_users),
+        cmocka_unit_test(directories_of_the_host_are_below_allowed_ones),
+        cmocka_unit_test(allowed_directories_are_paths),
     };
 
     return cmocka_run_group_tests_name("wire/launch", tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/macros.h"
 #include "wire/relay_frame.h"
 
@@ -25,6 +26,9 @@ static const struct {
     { RELAY_RECEIVED, OF_BRIDGE | OF_RELAY, false, 0, 0 },
     { RELAY_PING, OF_BRIDGE | OF_RELAY, false, 8, 8 },
     { RELAY_PONG, OF_BRIDGE | OF_RELAY, false, 8, 8 },
+    { RELAY_MEASURE, OF_BRIDGE, false, 0, 0 },
+    { RELAY_USAGE, OF_RELAY, false, sizeof(struct relay_usage), sizeof(struct relay_usage) },
+    { RELAY_BIND, OF_BRIDGE, false, RELAY_KEY_SIZE, RELAY_KEY_SIZE },
     { RELAY_MESSAGE, OF_BRIDGE | OF_RELAY, false, sizeof(struct relay_message), RELAY_MAX_MESSAGE },
     { RELAY_DATA, OF_BRIDGE | OF_RELAY, true, 1, RELAY_MAX_DATA },
     { RELAY_ACK, OF_BRIDGE | OF_RELAY, true, sizeof(struct relay_ack), sizeof(struct relay_ack) },

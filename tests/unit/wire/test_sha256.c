@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/macros.h"
 #include "wire/sha256.h"
 

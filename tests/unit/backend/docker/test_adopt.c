@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Containers of an earlier daemon, over an engine that the test plays. */
 
 #include "base/str.h"

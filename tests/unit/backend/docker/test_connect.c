@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The way to an init, over an engine that the test plays. */
 
 #include "base/fd.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON that asks an engine for a container, read back. */
 
 #include "backend/docker/docker_private.h"

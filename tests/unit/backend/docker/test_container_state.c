@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the engine's JSON says about a container. */
 
 #include "backend/docker/docker_private.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Destroy, list, freeze, update, usage and report, over an engine that the test plays. */
 
 #include "base/alloc.h"

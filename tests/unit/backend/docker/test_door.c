@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The socket that an init on this kernel connects to. */
 
 #include "backend/docker/door.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a container ends, over an engine that the test plays. */
 
 #include "backend/docker/docker_private.h"

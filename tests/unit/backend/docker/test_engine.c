@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to an engine: versions, errors, connections that break. */
 
 #include "fake_engine.h"

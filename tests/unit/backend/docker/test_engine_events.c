@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of JSON: events and pulls. */
 
 #include "fake_engine.h"

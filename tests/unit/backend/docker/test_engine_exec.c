@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs in containers as streams. */
 
 #include "fake_engine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of images, without an engine. */
 
 #include "backend/docker/docker_private.h"
@@ -218,6 +219,9 @@ static void many_known_images_are_counted(void **state)
     know(NULL, 0);
     assert_int_equal(images_check(&docker, "x", &err), -1);
     assert_non_null(strstr(err.message, "known images: none"));
+    docker.images.are_known = false;
+    images_refuse(&docker, "x", "", &err);
+    assert_non_null(strstr(err.message, "known images: not listed yet"));
 }
 
 #define TEST(function) cmocka_unit_test_teardown(function, unload)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Init as a file for mounts, and as an archive for uploads. */
 
 #include "backend/docker/docker_private.h"

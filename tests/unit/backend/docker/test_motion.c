@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Containers that are paused, by the backend and by others, over an engine that the test plays. */
 
 #include "backend/docker/docker_private.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opening a backend, and what it knows of its engine. */
 
 #include "backend/docker/docker_private.h"

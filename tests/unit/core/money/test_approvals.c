@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session asks for another flavor: nothing changes, it is made, somebody decides, or no. */
 
 #include "core/money/approvals.h"

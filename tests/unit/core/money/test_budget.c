@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Money: caps, reservations, charges, and what a killed daemon leaves of them. */
 
 #include "base/money.h"

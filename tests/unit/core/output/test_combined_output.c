@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/combined_output.h"
 
 #include "base/buffer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/spool.h"
 
 #include "base/buffer.h"
@@ -435,6 +436,29 @@ static void a_reader_of_the_last_daemon_finds_its_place_in_the_next(void **state
     assert_true(spool_length(fixture->spool) > CAP);
 }
 
+static void a_reader_that_leaves_before_the_next_daemon_has_the_pipe_finds_its_place(void **state)
+{
+    struct fixture *fixture = *state;
+    struct spool_follower follower = { 0 };
+    uint64_t start, end;
+
+    spool_follow(fixture->spool, &follower, 0);
+    program_streams(fixture, 0, CAP / 2);
+    spool_free(fixture->spool);
+    fd_close(fixture->writer);
+
+    fixture->spool = open_output(fixture);
+    spool_follow(fixture->spool, &follower, 1000);
+    spool_follower_vanished(fixture->spool, &follower);
+    attach_pipe(fixture);
+    program_streams(fixture, CAP / 2, 16 * CAP);
+    assert_true(spool_length(fixture->spool) <= CAP + 1000);
+    assert_true(spool_extent(fixture->spool, 1000, &start, &end));
+    assert_int_equal(start, 1000);
+    loop_advance(fixture->loop, &fixture->clock, 11 * SECOND_US);
+    assert_true(spool_length(fixture->spool) > CAP + 1000);
+}
+
 static void an_unwritable_spool_drops_and_counts_without_stopping_the_program(void **state)
 {
     struct fixture *fixture = *state;
@@ -780,6 +804,7 @@ int main(void)
         TEST(a_stalled_follower_is_given_up_and_stops_nobody),
         TEST(silence_of_the_program_is_no_stall_of_the_reader),
         TEST(a_vanished_follower_finds_its_place_when_it_comes_back_in_time),
+        TEST(a_reader_that_leaves_before_the_next_daemon_has_the_pipe_finds_its_place),
         TEST(a_follower_that_came_back_before_it_was_missed_leaves_no_place),
         TEST(a_place_is_not_kept_for_longer_than_the_stall_timeout),
         TEST(a_reader_of_the_last_daemon_finds_its_place_in_the_next),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/spool_files.h"
 
 #include "base/macros.h"
@@ -61,6 +62,7 @@ static void each_kind_of_file_has_its_ending(void **state UNUSED)
         [SPOOL_STDOUT] = "output/exe_1.out",
         [SPOOL_STDERR] = "output/exe_1.err",
         [SPOOL_ORDER] = "output/exe_1.order",
+        [SPOOL_SHOWN] = "output/exe_1.shown",
     };
     char name[SPOOL_NAME_SIZE];
 

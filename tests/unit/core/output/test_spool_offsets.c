@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of a sandbox that is elsewhere: the pipe may be another one each time, it says at which
  * offset it begins, and the total says how many bytes are to come. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/output/stream_order.h"
 
 #include "core/output/combined_output.h"

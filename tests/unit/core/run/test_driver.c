@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/run/context/driver.h"
 
 #include <setjmp.h>

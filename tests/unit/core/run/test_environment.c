@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/run/environment.h"
 
 #include "base/alloc.h"
@@ -16,6 +17,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+enum { DEFAULTS = 1, PIP_DEFAULTS = 3 /* where the sandbox has files of its own */ };
 
 struct fixture {
     struct world world;
@@ -111,10 +114,13 @@ static void nothing_of_the_daemon_passes_unless_it_is_listed(void **state)
     struct session *session = open_session(fixture, NULL, NULL);
 
     make(fixture, session, &(struct execution_request){ 0 });
-    assert_int_equal(fixture->environment.count, 2);
+    assert_int_equal(fixture->environment.count, DEFAULTS + PIP_DEFAULTS + 3);
     assert_string_equal(value_of(fixture, "SANDGLASS_SESSION_ID"), session_id(session));
     assert_string_equal(value_of(fixture, "SANDGLASS_EXECUTION_ID"), "exe_1");
-    assert_null(fixture->environment.items[2]);
+    assert_string_equal(value_of(fixture, "PYTHONUNBUFFERED"), "1");
+    assert_string_equal(value_of(fixture, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
+    assert_string_equal(value_of(fixture, "PIP_RETRIES"), "1"); /* it has no network */
+    assert_null(fixture->environment.items[fixture->environment.count]);
 }
 
 static void add_common(struct fixture *fixture)
@@ -125,9 +131,35 @@ static void add_common(struct fixture *fixture)
                            &(struct backend){ .ops = &ops });
 }
 
+/* Where a program runs among the files of this host, pip keeps away from those of the system. */
+static void a_sandbox_without_files_of_its_own_has_the_path_of_this_host(void **state)
+{
+    struct fixture *fixture = *state;
+
+    add_common(fixture);
+    assert_int_equal(fixture->environment.count, DEFAULTS + 1);
+    assert_string_equal(value_of(fixture, "PATH"), "/daemon/bin");
+    assert_null(value_of(fixture, "PIP_BREAK_SYSTEM_PACKAGES"));
+}
+
+static void settings_and_requests_replace_the_defaults(void **state)
+{
+    struct fixture *fixture = *state;
+    char name[] = "PIP_RETRIES", value[] = "7";
+    struct config_variable pairs[] = { { .name = name, .value = value } };
+    struct session *session = open_session(fixture, "{\"PYTHONUNBUFFERED\":\"\"}", NULL);
+
+    fixture->world.config.sandbox.env_set.items = pairs;
+    fixture->world.config.sandbox.env_set.count = 1;
+    make(fixture, session, &(struct execution_request){ 0 });
+    assert_string_equal(value_of(fixture, "PYTHONUNBUFFERED"), "");
+    assert_string_equal(value_of(fixture, "PIP_RETRIES"), "7");
+}
+
 static void no_variable_that_names_files_of_this_host_passes_to_an_image(void **state)
 {
-    static const struct backend_ops ops = { .capabilities.environment = true };
+    static const struct backend_ops ops = { .capabilities = { .environment = true,
+                                                              .templates = true } };
     struct fixture *fixture = *state;
     char path[] = "PATH", lang[] = "LANG", certificates[] = "SSL_CERT_DIR";
     char *names[] = { path, lang, certificates };
@@ -136,7 +168,7 @@ static void no_variable_that_names_files_of_this_host_passes_to_an_image(void **
     allow(fixture, names, 3);
     environment_add_common(&fixture->environment, &fixture->world.config,
                            &(struct backend){ .ops = &ops });
-    assert_int_equal(fixture->environment.count, 1);
+    assert_int_equal(fixture->environment.count, DEFAULTS + PIP_DEFAULTS + 1);
     assert_string_equal(value_of(fixture, "LANG"), "C.UTF-8");
 }
 
@@ -148,7 +180,7 @@ static void a_listed_variable_passes_with_the_daemons_value(void **state)
 
     allow(fixture, names, 2);
     add_common(fixture);
-    assert_int_equal(fixture->environment.count, 1);
+    assert_int_equal(fixture->environment.count, DEFAULTS + 1);
     assert_string_equal(value_of(fixture, "PATH"), "/daemon/bin");
 }
 
@@ -160,7 +192,8 @@ static void a_listed_name_is_a_whole_name(void **state)
 
     allow(fixture, names, 2);
     add_common(fixture);
-    assert_int_equal(fixture->environment.count, 0);
+    assert_int_equal(fixture->environment.count, DEFAULTS + 1);
+    assert_null(value_of(fixture, "DAEMON_TOKEN"));
 }
 
 static void a_set_variable_wins_over_a_listed_one(void **state)
@@ -175,7 +208,7 @@ static void a_set_variable_wins_over_a_listed_one(void **state)
     fixture->world.config.sandbox.env_set.items = pairs;
     fixture->world.config.sandbox.env_set.count = 2;
     add_common(fixture);
-    assert_int_equal(fixture->environment.count, 3);
+    assert_int_equal(fixture->environment.count, DEFAULTS + 3);
     assert_string_equal(value_of(fixture, "PATH"), "/set/bin");
     assert_string_equal(value_of(fixture, "LANG"), "C.UTF-8");
     assert_string_equal(value_of(fixture, "OWN"), "a=b");
@@ -203,7 +236,7 @@ static void the_layers_win_in_the_order_of_the_header(void **state)
     assert_string_equal(value_of(fixture, "D"), "request");
     assert_string_equal(value_of(fixture, "E"), "request-secret");
     assert_string_equal(value_of(fixture, "SANDGLASS_SESSION_ID"), session_id(session));
-    assert_int_equal(fixture->environment.count, 7);
+    assert_int_equal(fixture->environment.count, DEFAULTS + PIP_DEFAULTS + 8);
 }
 
 static void a_terminal_has_a_type_unless_one_was_given(void **state)
@@ -281,6 +314,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(nothing_of_the_daemon_passes_unless_it_is_listed),
         TEST(a_listed_variable_passes_with_the_daemons_value),
+        TEST(a_sandbox_without_files_of_its_own_has_the_path_of_this_host),
+        TEST(settings_and_requests_replace_the_defaults),
         TEST(no_variable_that_names_files_of_this_host_passes_to_an_image),
         TEST(a_listed_name_is_a_whole_name),
         TEST(a_set_variable_wins_over_a_listed_one),

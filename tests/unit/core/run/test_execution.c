@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/run/execution.h"
 #include "core/run/execution_private.h"
 
@@ -101,6 +102,30 @@ static char *as_json(struct execution *execution)
 
     execution_write_json(execution, &json, NULL, true);
     return buffer_steal_text(&text);
+}
+
+/* --- a node without its lease ------------------------------------------------------------------ */
+
+static bool refuse(void *context)
+{
+    (void)context;
+    return false;
+}
+
+static void a_node_without_its_lease_starts_no_program(void **state)
+{
+    struct execution *execution;
+    const struct execution_facts *facts;
+
+    (void)state;
+    world.core->parts.may_act = refuse;
+    execution = start_simple();
+    facts = execution_facts(execution);
+    assert_int_equal(fake_programs_count(), 0);
+    assert_int_equal(facts->state, EXECUTION_CRASHED);
+    assert_string_equal(facts->start_error.name, "node_isolated");
+    assert_true(facts->start_error.retryable);
+    release(execution);
 }
 
 /* --- quotas of the spool --------------------------------------------------------------------- */
@@ -280,6 +305,29 @@ static void a_process_is_forgotten_only_when_its_end_is_durable(void **state)
     world_settle(&world);
     assert_int_equal(fake_programs_count(), 0);
     release(execution);
+}
+
+/* Another node that took the session over would not know the key, and run the program again. */
+static void among_several_nodes_a_keyed_program_starts_only_when_its_key_is_recorded(void **state)
+{
+    struct execution_request keyed = { .argv = true_argv, .key = "once", .timeout_ms = -1 };
+    struct execution *first, *other;
+
+    (void)state;
+    release(start_simple()); /* the sandbox is there */
+    world.core->parts.node = "a";
+    fake_store_hold(world.store, true);
+    first = start(&keyed);
+    assert_int_equal(fake_programs_count(), 1);
+    other = start_simple();
+    assert_int_equal(fake_programs_count(), 2);
+    fake_store_hold(world.store, false);
+    world_settle(&world);
+    assert_int_equal(fake_programs_count(), 3);
+    assert_int_equal(execution_facts(first)->state, EXECUTION_RUNNING);
+    world.core->parts.node = NULL;
+    release(first);
+    release(other);
 }
 
 static void a_background_child_that_holds_the_pipes_does_not_keep_it_from_ending(void **state)
@@ -1386,6 +1434,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(a_program_runs_and_its_end_is_known),
         TEST(a_session_is_in_use_while_a_program_runs),
+        TEST(a_node_without_its_lease_starts_no_program),
         TEST(the_next_daemon_knows_that_output_was_lost),
         TEST(a_daemon_that_stops_in_good_order_says_how_much_was_lost),
         TEST(bytes_stay_in_the_pipe_until_their_loss_is_recorded),
@@ -1404,6 +1453,7 @@ int main(void)
         TEST(too_many_arguments_are_refused_before_anything_is_sent),
         TEST(more_executions_than_allowed_are_refused),
         TEST(a_repeated_key_gives_the_same_execution),
+        TEST(among_several_nodes_a_keyed_program_starts_only_when_its_key_is_recorded),
         TEST(what_is_not_found_ends_with_127_and_its_name),
         TEST(what_is_not_executable_ends_with_126),
         TEST(a_full_process_table_is_the_callers_answer),

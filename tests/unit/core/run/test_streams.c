@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Executions in a sandbox that is elsewhere: input and output are under way for a while, and the
  * pipes are others after each connection. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/builds.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/sandbox.h"

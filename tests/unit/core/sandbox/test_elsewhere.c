@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backends that answer later what one on this host answers at once. */
 
 #include "config/config.h"

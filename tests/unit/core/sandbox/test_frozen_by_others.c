@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sandboxes that somebody freezes behind the back of the daemon. */
 
 #include "base/str.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/metrics.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/pool.h"

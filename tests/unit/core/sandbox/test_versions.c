@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sandboxes of another release, whose init speaks other versions of the protocol. */
 
 #include "config/config.h"

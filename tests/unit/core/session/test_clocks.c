@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "core/sandbox/sandbox.h"
 #include "core/session/background.h"
 #include "core/session/clocks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sandbox that is started before anybody needs it. */
 
 #include "core/sandbox/capacity.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random schedules of everything that can happen to sessions, over a simulated clock: whatever the
  * order, the invariants at the end of this file's first half hold after every step.

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A table of requests and responses, most of them hostile. Each row is read whole, byte by byte and
  * cut in two at every place, and has to end the same way.
  */
 
-#include "wire/http.h"
+#include "wire/http/http.h"
 
 #include "base/macros.h"
 

@@ -1,4 +1,5 @@
-#include "wire/challenge.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/http/challenge.h"
 
 #include "base/macros.h"
 

@@ -1,4 +1,5 @@
-#include "wire/sse.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/http/sse.h"
 
 #include "base/macros.h"
 
