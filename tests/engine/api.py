@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of the Engine API for tests: what a test does behind the daemon's back, and what the rig does."""
 import http.client
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Certificates for an engine that is reached over TCP: an authority, the engine's for 127.0.0.1, a client's, and one of a stranger."""
 import subprocess
 

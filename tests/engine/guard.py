@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parent of an engine's processes: starts dockerd when it is told to, reaps what nobody else does, and ends everything with its input.
 
 Shims outlive whoever has started them, and so do containerd and containers when dockerd is killed: without a parent that waits for them they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The images of the tests, without a registry: a Debian root from the packages that this host has, as one tar archive in a cache.
 
 Files come from dpkg's lists, so the image holds whole packages and nothing else of the host. What packages leave to their scripts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private Podman for tests: the service that answers the Engine API, with a socket, storage and state of its own.
 
 It runs in a mount namespace of its own with an empty /run and /var/lib, so that what Podman keeps at fixed places (caches, network

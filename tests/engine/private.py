@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private Docker engine for tests: own socket, data, state, network and control groups, with the runtimes runc and runsc.
 
 Everything that it makes is below one directory, or has the directory's name: `sweep` ends and removes all of it, also when the engine has
@@ -6,6 +7,7 @@ been killed, and never looks at anything else.
 import contextlib
 import ctypes
 import fcntl
+import glob
 import json
 import os
 import pathlib
@@ -284,6 +286,11 @@ def our_mounts(directory):
     return [path for path in (line.split()[4] for line in reversed(lines)) if path.startswith(f"{directory}/")]
 
 
+def matches(directory, pattern):
+    """The matches below a directory that others may be removing: `Path.glob` raises when one that it is about to list has gone."""
+    return [pathlib.Path(path) for path in glob.glob(f"{glob.escape(str(directory))}/{pattern}")]
+
+
 def our_cgroups(directory):
     """Of both versions, deepest first."""
     found = []
@@ -296,13 +303,13 @@ def our_cgroups(directory):
 
 def podman_cgroups(directory):
     """Podman has one parent for all, whichever directories it was given: what is ours is told by the containers that have files here."""
-    return [f"libpod_parent/libpod-{path.name}" for path in directory.glob("data/*/overlay-containers/" + "[0-9a-f]" * 64)]
+    return [f"libpod_parent/libpod-{path.name}" for path in matches(directory, "data/*/overlay-containers/" + "[0-9a-f]" * 64)]
 
 
 def shim_sockets(directory):
     """Outside of the directory, by the names that containerd has noted in it."""
     return [pathlib.Path(path.read_text().strip().removeprefix("unix://"))
-            for path in directory.glob("exec/containerd/daemon/io.containerd.runtime.v2.task/*/*/address")]
+            for path in matches(directory, "exec/containerd/daemon/io.containerd.runtime.v2.task/*/*/address")]
 
 
 def leftovers(directory):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One engine for all that want it at a time: the workers of a test session, the programs of the contract tests.
 
 A keeper, a process of its own, starts the engine and ends it when its last user is gone. Users hold a lock that the kernel takes back from

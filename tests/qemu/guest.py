@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """PID 1 of the virtual machine: version 2 of control groups and nothing else, then the tests of the native backend, as root and
 as a user to whom a group was delegated. Every line that counts begins with a mark; run.py reads them."""
 import ctypes

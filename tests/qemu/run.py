@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Boots a virtual machine whose kernel has version 2 of control groups with all controllers, and runs the tests of the native
 backend in it, as root and as a user with a delegated group. Prints TAP.
 
