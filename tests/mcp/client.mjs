@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One of the official clients against the server: node client.mjs SDK TRANSPORT TARGET, where SDK is v1, v2 or stateless (v2
 // with the newest protocol), TRANSPORT is http or stdio, and TARGET a URL or the program. Prints what it found as JSON.
 // NODE_MODULES says where the packages are.
