@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds every variant and runs every test; the last line is 'N passed, N failed[, N skipped]'.
 
 Called by scripts/test, which has installed the packages. Each step prints one line; what failed prints its output.
@@ -16,25 +17,37 @@ import xml.etree.ElementTree as ElementTree
 
 import engine
 from engine import shared
+from kubernetes import cluster, programs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SANITIZERS = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
 
-# name, compiler, meson options, what to build, test suites to run in it
+# name, compiler, meson options, what to build
 BUILDS = [
-    ("gcc", "gcc", ["-Dwerror=true"], ["all"], ["unit", "contract", "integration", "fuzz"]),
+    ("gcc", "gcc", ["-Dwerror=true"], ["all"]),
     # Not optimized: that takes three times as long to compile as it saves in the tests.
-    ("asan", "gcc", ["-Dbuildtype=debug", "-Doptimization=0", *SANITIZERS], ["all"], ["unit", "contract", "integration", "fuzz"]),
+    ("asan", "gcc", ["-Dwerror=true", "-Dbuildtype=debug", "-Doptimization=0", *SANITIZERS], ["all"]),
     # For what the other compiler says about the source, and for its fuzzers.
-    ("fuzz", "clang", ["-Dwerror=true", "-Dfuzz=true", "-Doptimization=0", *SANITIZERS], ["all", "fuzz"], []),
+    ("fuzz", "clang", ["-Dwerror=true", "-Dfuzz=true", "-Doptimization=0", *SANITIZERS], ["all", "fuzz"]),
 ]
+
+# Programs in C, and how many of them run at once: those of the last two wait more than they work.
+SUITES = {"unit": 2, "contract": 4, "integration": 4, "fuzz": 2}
 
 # What does not change with the build: clients and pages that are not ours or not in C, and the launcher, which is linked against another libc.
 ONCE = [f"tests/e2e/test_{name}.py" for name in ("mcp_official", "used_again", "pytest_plugin", "chat_page", "packages", "bench", "daemon_container",
-                                                   "docs_docker", "podman", "docker_walls", "sweep_containers", "engine_rig", "attached")]
+                                                   "docs_docker", "podman", "docker_walls", "sweep_containers", "engine_rig", "attached", "sdk",
+                                                   "python_sdk_surface", "dashboard", "release", "drivers")]
+
+# What measures memory, or needs more data than sanitizers can bear: it runs in both builds.
+OPTIMIZED_TOO = [f"tests/e2e/test_{name}.py" for name in ("history", "reconnect")]
 
 # What takes minutes, because engines are killed and started again: `--docker` runs it.
 AT_LENGTH = [f"tests/e2e/test_{name}.py" for name in ("docker_engine_faults", "docker_crowd")]
+
+# What builds the program again for a release, or a template from packages of the network: `--release` runs it.
+REBUILT = ["test_release.py::test_the_image_is_loaded_and_runs", "test_release.py::test_the_same_tree_makes_the_same_files",
+           "test_template_data_science.py::test_numpy_pandas_and_plots_work_in_its_sandboxes"]
 
 # Folders whose files the analyzer follows path by path, in CI too: they parse what strangers send, or hold privileges. Never init, whose
 # system calls are inline assembly: the analyzer takes everything that the kernel writes there for garbage.
@@ -51,13 +64,13 @@ WITH_REDIS = [f"tests/e2e/test_{name}.py" for name in ("sessions", "recovery", "
 # The backends that need a Docker engine, and what runs with each of them; `--docker` and `--gvisor` run all that makes sense there.
 ENGINE_BACKENDS = ("docker", "gvisor")
 WITH_ENGINE = {
-    "docker": ("executions", "files", "recovery", "sessions", "lifecycle", "contexts", "cli_terminal", "terminal_crash", "mcp_http", "chaos"),
-    "gvisor": ("executions", "recovery", "sessions", "contexts", "cli_terminal", "mcp_http", "limits", "storage"),
+    "docker": ("executions", "files", "recovery", "sessions", "contexts", "terminal_crash", "chaos"),
+    "gvisor": ("executions", "recovery", "sessions", "limits"),
 }
 # Not in that part: programs start slowly in gVisor.
 SLOW_WITH_GVISOR = ("a_thousand_executions", "sixty_four_executions", "a_stopped_init", "only_files_that_the_run_has_changed")
 
-FUZZ_SECONDS = 3
+FUZZ_SECONDS = 2
 END_TO_END_WORKERS = 4  # most of their time is waiting
 ENGINE_WORKERS = 2  # an engine works for a third of a second to start a container
 SANITIZER_ENVIRONMENT = {
@@ -102,6 +115,8 @@ def step(tally, name, command, environment=None):
 
 def check_tree(tally):
     step(tally, "includes point one way", ["/usr/bin/python3", "scripts/check-includes"])
+    step(tally, "every source file says its licence", ["scripts/spdx"])
+    step(tally, "one version", ["scripts/version", "--check"])
     sources = run(["git", "ls-files", "src/**.c", "src/**.h", "tests/**.c", "tests/**.h", "bench/**.c"]).stdout.split()
     step(tally, "clang-format agrees", ["clang-format", "--dry-run", "-Werror", *sources])
 
@@ -144,13 +159,13 @@ def add_tap(tally, suite, test):
                   next(reasons, ""))
 
 
-def run_c_tests(tally, name, directory, suites, word):
+def run_c_tests(tally, name, directory, word, suites=tuple(SUITES), programs_of_suite=()):
     for suite in suites:
         begin = time.monotonic()
         log = directory / "meson-logs" / "testlog.json"
         log.unlink(missing_ok=True)
         command = ["meson", "test", "-C", str(directory), "--no-rebuild", "--suite", suite, "-t", "4",
-                   "--num-processes", "2"]
+                   "--num-processes", str(SUITES[suite]), *programs_of_suite]
         result = run(command, SANITIZER_ENVIRONMENT)
         tests = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         if not tests and "No suitable tests" not in result.stdout:
@@ -161,23 +176,30 @@ def run_c_tests(tally, name, directory, suites, word):
         print(f"{name} {suite}: {len(tests)} programs, {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=False, backend=None, redis=False):
+def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=False, backend=None, redis=False, cluster=False, workers=None,
+                   is_shared=False, is_release=False):
+    """`is_shared`: only what is for the backend direct, ONCE and OPTIMIZED_TOO; another build runs the rest."""
     begin = time.monotonic()
-    report = directory / f"e2e{'-bridge' * relay}{'-redis' * redis}{f'-{backend}' if backend else ''}.xml"  # with the time of each test
+    report = directory / f"e2e{'-bridge' * relay}{'-redis' * redis}{'-cluster' * cluster}{f'-{backend}' if backend else ''}.xml"  # with the time of each test
     report.unlink(missing_ok=True)
-    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(ENGINE_WORKERS if backend else END_TO_END_WORKERS),
+    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(workers or (ENGINE_WORKERS if backend else END_TO_END_WORKERS)),
                *paths, f"--junit-xml={report}", *(["-k", word] if word else []),
                *(f"--ignore={path}" for path in ONCE if name != "gcc" or relay or backend),
-               *(f"--ignore={path}" for path in AT_LENGTH if backend != "docker")]
+               *(f"--ignore={path}" for path in AT_LENGTH if backend != "docker"),
+               *(f"--deselect={place}{test}" for test in REBUILT for place in ("", "tests/e2e/") if not is_release),
+               *([] if "SANDGLASS_OLD_PROGRAMS" in os.environ else ["--ignore=tests/e2e/test_upgrade.py"])]
     # Both backends share their code but for the walls: with sanitizers, and over the bridge, the one that has some is enough.
     backends = backend or ("direct native" if name == "gcc" and not relay and not redis else "native")
     environment = {"SANDGLASS_BUILD": str(directory), "SANDGLASS_BACKENDS": backends, **SANITIZER_ENVIRONMENT}
+    if is_shared:
+        environment["SANDGLASS_WHOLE_FILES"] = " ".join(pathlib.Path(path).name for path in ONCE + OPTIMIZED_TOO)
     if relay:
         name += " bridge"
         environment["SANDGLASS_RELAY"] = "1"
     if redis:
         name += " redis"
         environment["SANDGLASS_STORE"] = "redis"
+    name += " cluster" if cluster else ""
     name += f" {backend}" if backend else ""
     result = run(command, environment)
     if not report.exists():
@@ -218,6 +240,43 @@ class EngineOfRun:
         if self.held:
             self.held.release()
             shared.wait_until_ended(self.held.name)
+
+
+class ClusterOfRun:
+    """A real Kubernetes cluster for everything that this run starts, or the one that SANDGLASS_TEST_CLUSTER names."""
+
+    def __init__(self, program):
+        self.program = program
+        self.own = None
+
+    def __enter__(self):
+        begin = time.monotonic()
+        if not os.environ.get("SANDGLASS_TEST_CLUSTER"):
+            self.own = cluster.Cluster(f"/var/tmp/sgk-{os.getpid()}")
+            os.environ["SANDGLASS_TEST_CLUSTER"] = str(self.own.directory)
+            self.own.up(say=lambda text: print(text, flush=True))
+        running = cluster.Cluster(os.environ["SANDGLASS_TEST_CLUSTER"])
+        os.environ |= {"SANDGLASS_TEST_KUBECONFIG": str(running.kubeconfig), "SANDGLASS_TEST_IMAGE": "sandglass-test:1", "SANDGLASS_TEST_NAMESPACE": "contract",
+                       "SANDGLASS_TEST_API_PID": str(running.pid_of("kube-apiserver"))}
+        running.make_namespace("contract")
+        running.load_images(self.program)
+        print(f"cluster: {time.monotonic() - begin:.0f} s", flush=True)
+        return running
+
+    def __exit__(self, *_):
+        if self.own:
+            self.own.down()
+
+
+def run_kubernetes(tally, directory, word):
+    """The backend in a real cluster, and the daemon in its pods."""
+    if programs.missing():
+        tally.add("kubernetes", "skipped", programs.missing())
+        return
+    with ClusterOfRun(directory / "sandglass"):
+        run_c_tests(tally, "gcc", directory, word, ["integration"], ["contract/backend_kubernetes"])
+        run_end_to_end(tally, "gcc", directory, word, ["tests/kubernetes"], cluster=True, workers=1)
+        run_end_to_end(tally, "gcc", directory, word, backend="kubernetes")
 
 
 def run_fuzzers(tally, directory):
@@ -271,6 +330,36 @@ def run_faults(tally, directory, word):
     print(f"{result.stdout.splitlines()[-1:]}\nfaults: {len(rows)} cases, {time.monotonic() - begin:.0f} s", flush=True)
 
 
+def run_storms(tally, directory):
+    """Many machines under load, half of SANDGLASS_FAULTS with one Redis server and half with failovers; SANDGLASS_SEED repeats the choice of an earlier run."""
+    number = int(os.environ.get("SANDGLASS_FAULTS", "500"))
+    seed = os.environ.get("SANDGLASS_SEED")
+    for name, faults, more in (("one server", (number + 1) // 2, []), ("sentinel", number // 2, ["--sentinel"])):
+        begin = time.monotonic()
+        history = directory / f"storm-{name.replace(' ', '-')}.jsonl"
+        result = run(["/usr/bin/python3", "tests/cluster/storm.py", "--faults", str(faults), "--history", str(history), *more, *(["--seed", seed] if seed else [])],
+                     {"SANDGLASS_BUILD": str(directory)})
+        rows = [match for match in map(TAP_LINE.match, result.stdout.splitlines()) if match]
+        for row in rows:
+            tally.add(f"cluster, {name}: {row[2]}", "passed" if row[1] == "ok" else "failed", result.stdout[-20000:])
+        skipped = re.search(r"^1\.\.0 # SKIP (.*)$", result.stdout, re.M)
+        if not rows:
+            tally.add(f"cluster, {name}", "skipped" if skipped else "failed", skipped[1] if skipped else result.stdout[-20000:])
+        summary = next((line for line in result.stdout.splitlines() if line.startswith("seed ")), "")
+        print(f"{summary}\ncluster, {name}: {len(rows)} rules, {time.monotonic() - begin:.0f} s, history in {history}", flush=True)
+
+
+def run_upgrade(tally, directory, word):
+    """From the programs of older commits, which are built once and kept in the cache of the tests."""
+    begin = time.monotonic()
+    built = subprocess.run(["tests/upgrade/build"], cwd=ROOT, capture_output=True, text=True)
+    tally.add("build of older commits", "failed" if built.returncode else "passed", built.stderr)
+    print(f"build of older commits: {time.monotonic() - begin:.0f} s", flush=True)
+    if not built.returncode:
+        os.environ["SANDGLASS_OLD_PROGRAMS"] = built.stdout.strip()
+        run_end_to_end(tally, "gcc", directory, word, ["tests/e2e/test_upgrade.py"])
+
+
 def check_skips(tally):
     """A skip that nobody expects is a failure: a test that silently stops running protects nothing."""
     allowed = (ROOT / "tests" / "expected-skips.txt").read_text().splitlines()
@@ -292,7 +381,7 @@ class Later(threading.Thread):
 
     def run(self):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # its children inherit it
-        for name, compiler, arguments, targets, _ in self.builds:
+        for name, compiler, arguments, targets in self.builds:
             try:
                 self.directories[name] = build(self.tally, name, compiler, arguments, targets)
             except Exception as problem:  # whoever waits for this build must not wait for ever
@@ -313,13 +402,15 @@ def part_of(backend):
     return " and ".join(f"not {name}" for name in SLOW_WITH_GVISOR) if backend == "gvisor" else ""
 
 
-def run_tests(tally, name, directory, suites, word):
-    run_c_tests(tally, name, directory, suites, word)
-    if suites:
-        run_end_to_end(tally, name, directory, word)
+def run_tests(tally, name, directory, word, scope):
+    """Each test runs once, most of them with sanitizers, unless there is one build only or both are asked for."""
+    if name == "asan" or scope != "once":
+        run_c_tests(tally, name, directory, word)
+    run_end_to_end(tally, name, directory, word, is_shared=name == "gcc" and scope == "once")
     if name == "gcc":
         run_end_to_end(tally, name, directory, word, OVER_THE_BRIDGE, relay=True)
         run_end_to_end(tally, name, directory, word, WITH_REDIS, redis=True)
+        run_end_to_end(tally, name, directory, word, ["tests/cluster", "tests/kubernetes"], cluster=True)
         for backend in ENGINE_BACKENDS:
             run_end_to_end(tally, name, directory, word or part_of(backend), [f"tests/e2e/test_{file}.py" for file in WITH_ENGINE[backend]],
                            backend=backend)
@@ -330,33 +421,40 @@ def run_benchmark(tally, directory):
     step(tally, "benchmark", ["/usr/bin/python3", "bench/run.py", "--check", "--build", str(directory)])
 
 
-def run_all(tally, quick, word):
+def run_all(tally, scope, word):
+    """`scope`: once, both (every test in the optimized build and in the one with sanitizers) or quick (the optimized build alone)."""
     check_tree(tally)
-    name, compiler, arguments, targets, suites = BUILDS[0]
-    directory = build(tally, name, compiler, arguments, targets)
+    name, compiler, arguments, targets = BUILDS[0]
+    directory = build(tally, name, compiler, arguments, ["end_to_end"] if scope == "once" else targets)
     if directory and word in "benchmark":
         run_benchmark(tally, directory)
-    later = Later(tally, [] if quick else BUILDS[1:])
+    later = Later(tally, [] if scope == "quick" else BUILDS[1:])
     later.start()
     if directory:
-        run_tests(tally, name, directory, suites, word)
-    for name, _, _, _, suites in later.builds:
-        directory = later.directory(name)
-        if directory:
-            run_tests(tally, name, directory, suites, word)
+        run_tests(tally, "gcc", directory, word, scope)
+    directory = later.directory("asan") if later.builds else None
+    if directory:
+        run_tests(tally, "asan", directory, word, scope)
     later.join()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one build, no sanitizers, no fuzzing")
+    parser.add_argument("--both", action="store_true", help="every test in both builds, not just in one of them")
     parser.add_argument("-k", default="", metavar="WORD", help="only tests whose name has WORD in it")
     parser.add_argument("--qemu", action="store_true", help="only the tests in an emulated machine, which nothing else runs")
     parser.add_argument("--analyze", action="store_true", help="only clang-tidy, with the analyzer over every file")
     parser.add_argument("--relay", action="store_true", help="only the end-to-end tests, with sandboxes that are reached over the bridge")
     for backend in ENGINE_BACKENDS:
         parser.add_argument(f"--{backend}", action="store_true", help=f"only the end-to-end tests, with the backend {backend}")
+    parser.add_argument("--cluster", action="store_true", help="only three daemons on machines of their own, under load and faults, at length")
+    parser.add_argument("--kubernetes", action="store_true", help="only the backend kubernetes and the manifests, in a real cluster of this host")
+    parser.add_argument("--page", action="store_true", help="only the dashboard in a browser, every screen in every size")
     parser.add_argument("--faults", action="store_true", help="only the fault sweep, which nothing else runs")
+    parser.add_argument("--schemathesis", action="store_true", help="only requests that are made up from the OpenAPI document, which nothing else runs")
+    parser.add_argument("--release", action="store_true", help="only the packages and the image of a release, built twice, and the data-science template")
+    parser.add_argument("--upgrade", action="store_true", help="only daemons that take over from the daemons of older commits, which nothing else runs")
     options = parser.parse_args()
     tally = Tally()
 
@@ -365,23 +463,38 @@ def main():
     begin = time.monotonic()
     chosen = [backend for backend in ENGINE_BACKENDS if getattr(options, backend)]
     if options.analyze:
-        directory = build(tally, *BUILDS[2][:4])
+        directory = build(tally, *BUILDS[2])
         if directory:
             run_tidy(tally, directory, everything=True)
-    elif options.qemu or options.faults or options.relay or chosen:
-        directory = build(tally, *BUILDS[0][:4])
+    elif options.qemu or options.faults or options.relay or options.cluster or options.kubernetes or options.page or options.schemathesis or options.upgrade or options.release or chosen:
+        directory = build(tally, *BUILDS[0])
         for backend in chosen if directory else []:
             with EngineOfRun():
                 run_end_to_end(tally, "gcc", directory, options.k, backend=backend)
         if directory and options.relay:
             run_end_to_end(tally, "gcc", directory, options.k, relay=True)
+        if directory and options.page:
+            os.environ["SANDGLASS_PAGE"] = "1"
+            run_end_to_end(tally, "gcc", directory, options.k, ["tests/e2e/test_dashboard.py"])
         if directory and options.qemu:
             run_in_machine(tally, directory)
+        if directory and options.kubernetes:
+            run_kubernetes(tally, directory, options.k)
+        if directory and options.cluster:
+            run_storms(tally, directory)
+            step(tally, "cluster: a store without fencing is found out", ["/usr/bin/python3", "tests/cluster/unfenced.py", str(directory / "unfenced")])
         if directory and options.faults:
             run_faults(tally, directory, options.k)
+        if directory and options.release:
+            with EngineOfRun():
+                run_end_to_end(tally, "gcc", directory, options.k, ["tests/e2e/test_release.py", "tests/e2e/test_template_data_science.py"], is_release=True)
+        if directory and options.upgrade:
+            run_upgrade(tally, directory, options.k)
+        if directory and options.schemathesis:
+            step(tally, "answers to requests that schemathesis makes up", ["tests/sdk/fuzz", str(directory)])
     else:
         with EngineOfRun():
-            run_all(tally, options.quick, options.k)
+            run_all(tally, "quick" if options.quick else "both" if options.both else "once", options.k)
     check_skips(tally)
     print(f"all: {time.monotonic() - begin:.0f} s")
     for name, reason in tally.skipped:

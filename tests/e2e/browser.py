@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A headless Chromium, driven through its DevTools by the standard library alone."""
 import base64
 import http.client

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the end-to-end tests: a daemon of one's own, its CLI and API, and a check that nothing is left."""
 import contextlib
 import http.client
@@ -13,6 +14,7 @@ import time
 
 import pytest
 
+import real_cluster
 import real_engine
 import real_redis
 
@@ -21,10 +23,12 @@ BUILD = pathlib.Path(os.environ.get("SANDGLASS_BUILD", ROOT / "build-gcc"))
 SANDGLASS = BUILD / "sandglass"
 BACKENDS = os.environ.get("SANDGLASS_BACKENDS", "direct native").split()  # which ones the tests for all of them run with
 WALLS = next((name for name in BACKENDS if name != "direct"), "native")  # for tests that need walls and do not care which
-DEFAULT = WALLS if WALLS in real_engine.ENGINE_BACKENDS else None  # of daemons for which a test names none
-LIMITED_DISK = {"docker": {"read_only": True}} if DEFAULT else {}  # settings with which sandboxes have a limit for their files
-ONLY_ENGINE = set(BACKENDS) <= set(real_engine.ENGINE_BACKENDS)
-SLOWER = {"docker": 6, "gvisor": 12}.get(DEFAULT, 1)  # how much longer a sandbox and its programs take to start, for timeouts that have to come after that
+ELSEWHERE = (*real_engine.ENGINE_BACKENDS, real_cluster.BACKEND)  # that make sandboxes through a server that is not ours
+DEFAULT = WALLS if WALLS in ELSEWHERE else None  # of daemons for which a test names none
+LIMITED_DISK = {"docker": {"read_only": True}} if DEFAULT in real_engine.ENGINE_BACKENDS else {}  # settings with which sandboxes have a limit for their files
+WHOLE_FILES = os.environ["SANDGLASS_WHOLE_FILES"].split() if "SANDGLASS_WHOLE_FILES" in os.environ else None  # see is_of_this_part()
+ONLY_ENGINE = set(BACKENDS) <= set(ELSEWHERE)
+SLOWER = {"docker": 6, "gvisor": 12, "kubernetes": 20}.get(DEFAULT, 1)  # how much longer a sandbox and its programs take to start, for timeouts that have to come after that
 RELAY = os.environ.get("SANDGLASS_RELAY") == "1"  # whether daemons reach their sandboxes over the bridge, as if these were on other machines
 
 # A suite that is started in the background inherits an ignored SIGINT, and one that nohup starts an ignored SIGHUP; so would every program
@@ -59,6 +63,8 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Answer:
+    complete = staticmethod(lambda document: document)  # what a test knows beside the daemon
+
     def __init__(self, response):
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.getheaders()}
@@ -66,7 +72,7 @@ class Answer:
 
     @property
     def json(self):
-        return json.loads(self.body)
+        return self.complete(json.loads(self.body))
 
 
 def free_port():
@@ -93,6 +99,7 @@ class Daemon:
         if backend:
             self.settings["sandbox"] = {**self.settings.get("sandbox", {}), "backend": backend}
         self.settings = real_engine.settings_for(backend, self.settings)
+        self.settings = real_cluster.settings_for(backend, self.settings)
         self.settings = real_redis.settings_for(self.state, self.settings)
         if RELAY:
             self.settings["sandbox"] = {"relay": True, **self.settings.get("sandbox", {})}
@@ -142,6 +149,8 @@ class Daemon:
 
     def api(self, method, path, body=None, expect=None, **options):
         answer = self.request(method, "/api/v1" + path, body, **options)
+        if self.settings.get("sandbox", {}).get("backend") == real_cluster.BACKEND:
+            answer.complete = real_cluster.add_pid
         if expect is not None:
             assert answer.status == expect, f"{method} {path}: {answer.status} {answer.body[:2000]!r}"
         return answer
@@ -160,8 +169,11 @@ class Daemon:
 
     def sandboxes(self):
         """Ids of those that exist, of sessions or not, as whoever makes them knows it."""
-        if self.settings.get("sandbox", {}).get("backend") in real_engine.ENGINE_BACKENDS:
+        backend = self.settings.get("sandbox", {}).get("backend")
+        if backend in real_engine.ENGINE_BACKENDS:
             return real_engine.sandboxes_of(self.state)
+        if backend == real_cluster.BACKEND:
+            return real_cluster.sandboxes_of(self.settings["instance"])
         return {entry.name for entry in (self.state / "sandboxes").glob("sbx_*")}
 
     def token(self, port=None):
@@ -261,7 +273,7 @@ def our_cgroups():
 
 def leftovers(directory):
     return {"processes": our_processes(directory), "mounts": our_mounts(directory), "cgroups": our_cgroups(),
-            **real_engine.leftovers(INSTANCE)}
+            **real_engine.leftovers(INSTANCE), **real_cluster.leftovers(INSTANCE)}
 
 
 def backend_of(item):
@@ -274,12 +286,17 @@ def is_for_engine(item):
     return {"make_daemon", "daemons", "engine"} & set(item.fixturenames) and backend_of(item) in (None, *BACKENDS)
 
 
+def is_of_this_part(item):
+    """Another part of the run has all tests but those with the backend direct and those of some files."""
+    return WHOLE_FILES is None or backend_of(item) == "direct" or item.path.name in WHOLE_FILES
+
+
 def pytest_collection_modifyitems(config, items):
     """Leaves out what cannot hold over the bridge, or with a backend: relay-differences.txt and the like have a reason for each."""
-    if ONLY_ENGINE:
-        config.hook.pytest_deselected(items=[item for item in items if not is_for_engine(item)])
-        items[:] = [item for item in items if is_for_engine(item)]
-    for name in (["relay"] if RELAY else []) + [name for name in BACKENDS if name in real_engine.ENGINE_BACKENDS]:
+    is_chosen = {item: is_of_this_part(item) and (not ONLY_ENGINE or is_for_engine(item)) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not is_chosen[item]])
+    items[:] = [item for item in items if is_chosen[item]]
+    for name in (["relay"] if RELAY else []) + [name for name in BACKENDS if name in ELSEWHERE]:
         different = real_engine.differences(name)
         for item in items:
             reason = different.get(item.name) or different.get(item.name.split("[")[0]) or different.get(item.path.name)
@@ -289,7 +306,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_sessionstart(session):
     """Before the workers: their engine stays until the last of them has ended."""
-    if ONLY_ENGINE and not session.config.option.collectonly and not real_engine.why_not(WALLS):
+    if ONLY_ENGINE and not session.config.option.collectonly and WALLS in real_engine.ENGINE_BACKENDS and not real_engine.why_not(WALLS):
         real_engine.the_engine()
 
 
@@ -297,8 +314,19 @@ def pytest_sessionstart(session):
 def pytest_sessionfinish():
     """The first process of a session that has had an engine of its own waits until it is gone."""
     real_engine.release()
+    real_cluster.release()
     if real_engine.NAME == f"e2e-{os.getpid()}":
         real_engine.shared.wait_until_ended(real_engine.NAME)
+
+
+def remove_leftovers(left):
+    """One test has failed by them; the tests behind it in this process would, too."""
+    real_engine.remove_containers(INSTANCE)
+    real_cluster.remove_pods(INSTANCE)
+    for pid in left.get("processes", {}):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    subprocess.run([SANDGLASS, "sweep", "--older-than", "0s", "--instance", INSTANCE], capture_output=True, timeout=60)
 
 
 @pytest.fixture(autouse=True)
@@ -313,7 +341,7 @@ def work():
         time.sleep(0.02)
     left = {kind: items for kind, items in leftovers(path).items() if items}
     if left:
-        real_engine.remove_containers(INSTANCE)
+        remove_leftovers(left)
     shutil.rmtree(path, ignore_errors=True)
     assert not left, f"left behind: {left}"
     assert not os.path.exists(path), f"{path} could not be removed"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A container as Docker and Podman make it, and a pod as Kubernetes does, by crun alone: no engine, no image."""
 import json
 import os

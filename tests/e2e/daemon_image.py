@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The image of packaging/docker, built as the page says, with a base that has the packages of the Dockerfile already."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An issuer of tokens for tests: keys of every kind, tokens signed well or badly, and a server of its key set."""
 import base64
 import datetime

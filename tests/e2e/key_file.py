@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """API keys for tests: made by the command line, and daemons that ask for them."""
 import json
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of the MCP server for tests: over HTTP, and over the standard streams of `sandglass mcp`."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The backends that need a Docker engine, in the end-to-end tests: one engine for the whole session, and what daemons have to know of it."""
 import atexit
 import contextlib
@@ -105,9 +106,9 @@ def remove_containers(instance):
 
 
 def differences(name):
-    """Test or file name -> why it cannot hold with that backend, or over the bridge. gvisor is like docker, but for what "holds" there, and
-    is reached over the bridge."""
-    found = differences("docker") | differences("relay") if name == "gvisor" else {}
+    """Test or file name -> why it cannot hold with that backend, or over the bridge. gvisor and kubernetes are like docker, but for what "holds"
+    there, and are reached over the bridge."""
+    found = differences("docker") | differences("relay") if name in ("gvisor", "kubernetes") else {}
     lines = (pathlib.Path(__file__).parent / f"{name}-differences.txt").read_text().splitlines()
     found |= dict(line.rsplit(": ", 1) for line in lines if line and not line.startswith("#"))
     return {test: reason for test, reason in found.items() if reason != "holds"}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Redis server of a run with SANDGLASS_STORE=redis: one for each process of the suite, on a unix socket, gone with it."""
 import atexit
 import functools

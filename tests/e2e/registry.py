@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A registry of one's own: Debian's docker-registry on loopback, images that are pushed by plain HTTP, and a proxy that misbehaves."""
 import base64
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A carrier that fails: a proxy in the place of a sandbox's socket, between the daemon's bridge and the relay inside."""
 import contextlib
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A command on a real terminal: a pty whose other end the test holds."""
 import fcntl
 import os

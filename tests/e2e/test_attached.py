@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sandboxes behind a relay: the first connection goes through the container's own input and output, later ones through an exec of the engine."""
 import contextlib
 import http.client

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The audit log: what is written, what is not, and that no change to it stays unseen."""
 import json
 import os

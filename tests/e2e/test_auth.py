@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may do what: keys, tokens, rates, and a daemon that web pages cannot reach."""
 import http.client
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sandglass bench: that it measures and cleans up, not how fast anything is."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kill -9 of the daemon at random moments under load: nothing acknowledged is lost, nothing is left over.
 
 SANDGLASS_KILLS sets how often it is killed, SANDGLASS_SEED repeats the moments of an earlier run."""
@@ -333,6 +334,8 @@ class Survivor(Caller):
         if answer.status == 502 and answer.json["error"]["code"] in ("supervisor_killed", "sandbox_connection_lost"):
             return  # between the request and the start: whether its program had begun is not known, so nobody else may run it again
         run = answer.json if answer.status == 201 else {}
+        if run.get("signal") == signal.SIGKILL and not run["stdout_bytes"]:
+            return  # until it becomes the program, the child of init has its name, and was the one to be killed
         if (run.get("state"), run.get("stdout")) != ("exited", word + "\n") and not (run.get("state") == "crashed" and run["reason"]):
             self.problems.append(f"use: {answer.status} {answer.body[:600]!r}")
 
@@ -342,7 +345,7 @@ def kill_one_part(daemon, chance):
     time.sleep(0.2 * chance.random())
     names = parts_of(daemon)
     name = chance.choice(sorted({name for name in names.values() if name.startswith("sandglass-")} | {"daemon"}))
-    # Without its launcher and the keeper that would replace it only a restart of the daemon helps (docs/backends.md): that is made.
+    # Without its launcher and the keeper that would replace it only a restart of the daemon helps (docs/reference/backends.md): that is made.
     last = {"sandglass-launc": "sandglass-keepe", "sandglass-keepe": "sandglass-launc"}.get(name)
     if name == "daemon" or last and last not in names.values():
         daemon.kill()

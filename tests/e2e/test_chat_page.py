@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real page in a real browser: closing its tab takes the sandbox, a reload does not, and the history stays."""
 import http.server
 import json
@@ -14,8 +15,8 @@ from test_auth import over_tcp
 
 
 def script_of_the_docs():
-    """What docs/chat-page.md tells people to use, as it stands there."""
-    return re.search(r"```js\n(.*?)```", (ROOT / "docs" / "chat-page.md").read_text(), re.S)[1]
+    """What docs/how-to/chat-page.md tells people to use, as it stands there."""
+    return re.search(r"```js\n(.*?)```", (ROOT / "docs" / "how-to" / "chat-page.md").read_text(), re.S)[1]
 
 
 PAGE = """<!doctype html><title>chat</title>

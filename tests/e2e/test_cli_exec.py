@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sandglass exec, run and logs: streams, exit codes, signals."""
 import hashlib
 import json

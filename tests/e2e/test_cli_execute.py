@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sandglass execute: code in, output out, metadata on stderr."""
 import json
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the command line does without a daemon, or to find one."""
 import json
 import os
@@ -8,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import SANDGLASS, our_processes, wait_for
+from conftest import BUILD, SANDGLASS, our_processes, wait_for
 
 KNOWN = ["run", "exec", "execute", "session", "ls", "ps", "inspect", "logs", "cp", "rm", "why", "serve", "doctor",
          "config", "version", "completion", "help"]
@@ -82,7 +83,7 @@ def test_the_version_is_one_line():
     (["completion", "tcsh"], 2, "bash, zsh or fish"),
     (["exec", "--timout", "1", "s", "--", "x"], 125, "did you mean --timeout?"),
     (["run"], 125, "run needs a command"),
-    (["execute", "stray"], 125, "provide code"),
+    (["execute", "stray"], 125, "not a file; give code with --code"),
 ])
 def test_wrong_usage_is_said_with_what_was_meant(arguments, code, message):
     result = cli(*arguments)
@@ -198,7 +199,7 @@ def test_the_manual_page_has_every_command_and_setting():
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     page = subprocess.run([root / "packaging" / "make-man", SANDGLASS], capture_output=True, text=True, check=True).stdout
     for command in COMMANDS:
-        assert f".SS {command} " in page
+        assert f".SS {command} ".replace("-", "\\-") in page
     assert ".B session.idle_timeout\n" in page and "@" not in page.replace("user@", "").replace("password@", "")
     if shutil.which("groff"):
         checked = subprocess.run(["groff", "-ww", "-man", "-Tutf8"], input=page, capture_output=True, text=True)
@@ -211,7 +212,7 @@ def test_the_manual_page_has_every_command_and_setting():
 def test_doctor_says_what_is_ok_and_what_to_do(nobody, tmp_path):
     result = cli("doctor", environment=nobody)
     lines = result.stdout.splitlines()
-    checks = {line[6:22].strip(): line[:5].strip() for line in lines if line[:5].strip() in ("ok", "warn", "fail")}
+    checks = {line[6:22].strip(): line[:5].strip() for line in lines if line[:5].strip() in ("ok", "info", "warn", "fail")}
     assert {"kernel", "namespaces", "cgroups", "overlayfs", "landlock", "seccomp", "open files", "disk space",
             "state dir", "runtime dir", "daemon"} <= set(checks)
     assert checks["daemon"] == "warn" and "sandglass serve" in result.stdout
@@ -230,6 +231,18 @@ def test_doctor_fails_when_the_settings_do_not_hold(tmp_path):
 def test_doctor_finds_a_daemon(make_daemon):
     daemon = make_daemon(backend="direct")
     assert f"running at {daemon.url}" in daemon.cli("doctor").stdout
+
+
+@pytest.mark.parametrize("power, native", [((), "ok"), (("--bounding-set=-all", "--inh-caps=-all"), "warn")])
+def test_doctor_in_a_pod_says_which_shapes_it_allows(nobody, work, power, native):
+    """Whatever the daemon of the pod is set to."""
+    settings = {"SANDGLASS_SANDBOX_BACKEND": "none", "KUBERNETES_SERVICE_HOST": "10.96.0.1", **nobody, "TMPDIR": str(work)}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("SANDGLASS_")} | settings
+    result = subprocess.run(["setpriv", *power, SANDGLASS, "doctor", "--json"], env=variables, capture_output=True, text=True, timeout=60)
+    found = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    assert (found["pod: native"]["status"], found["pod: direct"]["status"]) == (native, "ok"), found
+    assert native == "ok" or "procMount: Unmasked" in found["pod: native"]["remedy"]
+    assert "pod: native" not in cli("doctor", environment=nobody).stdout
 
 
 # --- completion ------------------------------------------------------------------------------------
@@ -293,3 +306,17 @@ def test_serve_ends_on_a_signal(work):
     finally:
         process.kill()
         process.wait()
+
+
+def test_init_can_be_unpacked(work):
+    """What init containers of a SandboxTemplate do: all of the program, once or again, and a clear word where it cannot be."""
+    place = work / "bin"
+    place.mkdir()
+    for _ in range(2):
+        subprocess.run([SANDGLASS, "unpack-init", place], check=True)
+    program = place / "sandglass-init"
+    assert [path.name for path in place.iterdir()] == ["sandglass-init"] and program.stat().st_mode & 0o777 == 0o555
+    assert program.read_bytes() == (BUILD / "sandglass-init").read_bytes()
+    refused = subprocess.run([SANDGLASS, "unpack-init", work / "missing"], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and "missing" in refused.stderr
+    assert subprocess.run([SANDGLASS, "unpack-init"], capture_output=True, check=False).returncode == 2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line reaches what the API has: teardown, flavors, budgets of owners, tools, stored and kept files."""
 import json
 import os

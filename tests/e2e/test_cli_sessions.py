@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sandglass session, ls, inspect, why, rm, cp."""
 import json
 import re
@@ -89,7 +90,8 @@ def test_pause_and_resume(daemon):
         pytest.skip("cannot pause here: " + paused.stderr.strip())
     assert paused.returncode == 0, paused.stderr
     assert json.loads(daemon.cli("inspect", session).stdout)["state"] == "paused"
-    assert daemon.cli("session", "resume", session).returncode == 0
+    resumed = daemon.cli("session", "resume", session)
+    assert (resumed.returncode, resumed.stdout) == (0, f"{session}\n")
     assert json.loads(daemon.cli("inspect", session).stdout)["state"] == "open"
 
 

@@ -1,6 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """sandglass exec -t and run -t on a real terminal."""
 import os
+import pty
 import signal
+import subprocess
 
 import pytest
 
@@ -118,12 +121,29 @@ def test_run_with_a_terminal_removes_its_session(terminal, daemon):
 
 def test_code_is_asked_for_when_stdin_is_a_terminal(terminal):
     shell = terminal("execute")
-    shell.expect(b"provide code via --code, --file, or stdin")
+    shell.expect(b"provide code as a file, via --code, or on stdin")
     assert shell.wait() == 125
 
 
 def test_lists_are_aligned_on_a_terminal(terminal, session):
     shell = terminal("ls")
     shell.expect(b"SESSION")
-    shell.expect(session.encode())
+    shell.expect(session[:12].encode())
     assert shell.wait() == 0
+
+
+@pytest.mark.parametrize("command, given", [("cat", b""), ("cat", b"no newline"), ("cat; cat; echo over", b"a\n"), ("exec bash", b"")])
+def test_the_end_of_an_input_that_is_no_terminal_ends_the_program(daemon, session, command, given):
+    """The end of a terminal's input is a byte, which a begun line or a second reader uses up."""
+    master, slave = pty.openpty()
+    reader, writer = os.pipe()
+    os.write(writer, given)
+    os.close(writer)
+    try:
+        process = subprocess.Popen([SANDGLASS, "exec", "-it", session, "--", "sh", "-c", command], stdin=reader, stdout=slave, stderr=slave,
+                                   env={**os.environ, "SANDGLASS_URL": daemon.url, "TERM": "dumb"})
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        for each in (reader, master, slave):
+            os.close(each)

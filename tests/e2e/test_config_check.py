@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`config check` refuses what `serve` would refuse, in the same words, and `serve` refuses what it could not keep."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemon confines itself; its launcher, the inits and the programs in sandboxes get none of that from it."""
 import json
 import os

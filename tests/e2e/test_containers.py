@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In a container with the defaults of the engines, and in a pod: sandboxes run, or the start and `doctor` name the one thing that is
 missing and how to get it."""
 import pytest

@@ -1,13 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contexts: interpreters that keep their state between runs, and tell what came of the code."""
 import base64
 import concurrent.futures
 import json
 import os
+import shutil
 import signal
+import subprocess
 
 import pytest
 
-from conftest import WALLS, UnixConnection, wait_for
+from conftest import ROOT, WALLS, UnixConnection, wait_for
 
 
 @pytest.fixture
@@ -158,7 +161,7 @@ def test_an_interrupt_ends_the_code_and_keeps_the_context(daemon, session):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         sleeper = pool.submit(run, daemon, session, context, "import time\ntime.sleep(60)")
         wait_for(lambda: daemon.api("GET", f"/sessions/{session}/contexts/{context}").json["state"] == "busy", "it is busy")
-        wait_for(lambda: daemon.api("POST", f"/sessions/{session}/contexts/{context}/interrupt", {}).status == 200
+        wait_for(lambda: daemon.api("POST", f"/sessions/{session}/contexts/{context}/interrupt", {}, expect=200)
                  and sleeper.done(), "it is interrupted")
         assert (sleeper.result()["state"], sleeper.result()["error"]["name"]) == ("interrupted", "KeyboardInterrupt")
     assert text_of(run(daemon, session, context, "x")) == ["5"]
@@ -226,6 +229,11 @@ def test_what_cannot_be_started_says_why(daemon, session):
     assert post(language="cobol") == (400, "unsupported_language")
     assert post(cwd="/nowhere") == (409, "context_crashed")
     assert post(language="python", env={"PATH": "/nowhere"}) == (409, "language_unavailable")
+    for language, program in (("javascript", "node"), ("python", "python3"), ("bash", "bash")):
+        error = daemon.api("POST", f"/sessions/{session}/contexts", {"language": language, "env": {"PATH": "/nowhere"}}).json["error"]
+        assert f"{program}: not found; use a template that has it" in error["message"]
+        done = daemon.execute(session, code="1", language=language, env={"PATH": "/nowhere"})
+        assert (done["exit_code"], done["error"]["message"]) == (127, f"{program}: not found; use a template that has it")
     assert daemon.api("GET", f"/sessions/{session}/contexts").json["contexts"] == []
     context = make_context(daemon, session)
     answer = daemon.api("POST", f"/sessions/{session}/contexts/{context}/run", {"code": "a\0b"})
@@ -291,6 +299,22 @@ def test_bash_keeps_directory_variables_and_functions(daemon, session):
     ended = run(daemon, session, context, "exit 3")
     assert (ended["state"], ended["exit_code"], ended["cause"]) == ("crashed", 3, "exit 3")
     assert run(daemon, session, context, "echo ${X-unset}")["stdout"] == "unset\n"
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+@pytest.mark.parametrize("old", [False, True], ids=["this node", "a node without a loader for scripts"])
+def test_javascript_imports_modules(work, old):
+    """The driver by itself, as it is in a sandbox, also with a node as Debian 12 has it."""
+    (work / "driver.js").write_text((ROOT / "src" / "core" / "run" / "drivers" / "node.js").read_text())
+    (work / "own.mjs").write_text("export const x = 42; export default 'all of it'")
+    (work / "old.js").write_text("delete require('vm').constants")
+    cells = ["import { readFileSync as read } from 'fs'\nimport * as path from 'path'\nconsole.log(typeof read, typeof path.join)",
+             "import own from './own.mjs'\nconsole.log(own)", "(await import('./own.mjs')).x", "import nothing from 'no-such-package'"]
+    done = subprocess.run(["node", *(["--require", "./old.js"] if old else []), "driver.js"], cwd=work, capture_output=True, timeout=60,
+                          input=b"".join(f"tok {number}\n{cell}\0".encode() for number, cell in enumerate(cells)))
+    out = done.stdout.decode()
+    assert "function function\n" in out and "all of it\n" in out and '"text/plain":"42"' in out, out
+    assert "Cannot find package 'no-such-package'" in out and out.count('"state":"ok"') == 3, out
 
 
 def test_javascript_keeps_its_scope(make_daemon):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kill -9 of the daemon loses no session, no running program and no byte."""
 import os
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many executions of many owners at the same time: every byte, code and owner is right, and the daemon does not grow."""
 import json
 import os

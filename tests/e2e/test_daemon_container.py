@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemon in a container, as packaging/docker has it: with the engine's socket, and with native sandboxes inside."""
 import json
 import os

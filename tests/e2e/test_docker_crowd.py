@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many at once on a real engine, and a daemon that is killed again and again meanwhile: nothing is lost, left or doubled.
 
 SANDGLASS_DOCKER_KILLS sets how often it is killed, SANDGLASS_SEED repeats the moments of an earlier run."""

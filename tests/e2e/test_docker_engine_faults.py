@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An engine that dies, comes back, is away, or is none: nothing is lost, made twice or left, and what happened is told.
 
 SANDGLASS_ENGINE_KILLS sets how often it is killed during creates and ends, SANDGLASS_SEED repeats the moments of an earlier run."""
@@ -153,7 +154,7 @@ def test_an_engine_that_dies_during_creates_and_ends_leaves_nothing_half_made(ma
         daemon.api("DELETE", f"/sessions/{last}", expect=200)
         engine.forgotten = {**strays(engine)}
         print(f"forgotten={len(engine.forgotten)}")
-        # Docker 20.10 forgets a start that it died in. What containerd has of it before init begins outlives the removed container: see docs/docker.md.
+        # Docker 20.10 forgets a start that it died in. What containerd has of it before init begins outlives the removed container: see docs/how-to/docker.md.
         wait_for(lambda: not ours(engine), f"seed {SEED}: nothing is left: {ours(engine)}\n{daemon.log()[-4000:]}", 60)
         daemon.stop()
 

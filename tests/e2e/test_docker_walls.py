@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Containers as sandboxes: images, limits, walls and names are what was asked for, and whatever somebody does to a container is told."""
 import json
 import os
@@ -48,7 +49,7 @@ NOWHERE = "127.0.0.1:9/nowhere:7"  # nothing listens there
 def test_an_image_that_is_missing_is_told_at_once_and_asked_for_once(make_daemon, tap, pull):
     daemon = daemon_with(make_daemon, None, docker={"pull": pull, "host": tap.host}, capacity={"max_sessions": 1})
     wait_for(lambda: tap.requests("/images/json"), "the daemon knows the images")
-    wait_for(lambda: daemon.api("GET", "/backends").json["backends"][0]["templates"], "and tells them")
+    wait_for(lambda: "sandglass-test:1" in [each["name"] for each in daemon.api("GET", "/templates").json["templates"]], "and tells them")
     before = len(tap.requests("/images/.*nowhere|/images/create"))
     error = error_of(daemon.api("POST", "/sessions", {"template": NOWHERE}, expect=400, timeout=60))
     assert error["code"] == "image_not_found" and NOWHERE in error["hint"] and "sandglass-test:1" in error["message"], error
@@ -82,7 +83,7 @@ def test_an_image_for_another_processor_says_so(make_daemon, engine):
 def test_an_image_whose_user_is_missing_says_so(make_daemon, engine):
     daemon = daemon_with(make_daemon, engine, docker={"image": "sandglass-nobody:1"})
     run = daemon.execute(daemon.session(), command="true")
-    assert (run["exit_code"], run["error"]) == (126, "the user of the image: the sandbox has no such user"), run
+    assert (run["exit_code"], run["error"]["message"]) == (126, "the user of the image: the sandbox has no such user"), run
 
 
 @pytest.mark.parametrize("name", ["../x", "-v", "a b", "x" * 300, "UPPER", "with\nnewline", "a?b=c", "a/../b", "a%2fb", "ubuntu:", "x@sha256:12", "/abs", "\u00e9"])

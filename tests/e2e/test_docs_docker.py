@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages about Docker and gVisor: their commands run, their settings are accepted, and what they say about containers is so."""
 import json
 import os
@@ -30,7 +31,7 @@ def write_program(path, text):
 
 
 def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / "how-to" / page).read_text(), re.M | re.S)
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_a_container_has_what_the_page_lists(docker, engine):
     assert docker.execute(session, command="pwd; echo $IMAGE_VARIABLE; id -un")["stdout"] == "/home/user\nfrom-the-image\nuser\n"
     inspected = engine.api.inspect(container_of(docker, session))
     host = inspected["HostConfig"]
-    page = (ROOT / "docs" / "docker.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "docker.md").read_text()
     row = re.search(r"^\| capabilities \| (.*?) for root", page, re.M)[1]
     assert sorted(name.removeprefix("CAP_") for name in host["CapAdd"]) == sorted(re.split(r", | and ", row))
     assert (host["CapDrop"], host["NetworkMode"], host["ReadonlyRootfs"], host["LogConfig"]["Type"]) == (["ALL"], "none", False, "none")

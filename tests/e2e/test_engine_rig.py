@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine that other tests use: it runs containers by runc and by runsc, is shared, and leaves nothing however it ends."""
 import contextlib
 import http.client

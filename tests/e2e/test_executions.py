@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Executions: every exit code and every byte right."""
 import concurrent.futures
 import hashlib
@@ -66,7 +67,7 @@ def test_a_signal_is_told(daemon, session):
 def test_what_cannot_be_executed_ends_with_the_usual_code(daemon, session, argv, code):
     result = daemon.execute(session, argv)
     assert result["exit_code"] == code
-    assert argv[0] in result["error"]
+    assert argv[0] in result["error"]["message"]
 
 
 def test_files_live_as_long_as_the_session_and_in_no_other(daemon, session):
@@ -247,6 +248,22 @@ def test_only_files_that_the_run_has_changed_are_told(daemon):
         assert run("echo more >> a.txt; mv b.txt c.txt") == ["a.txt", "c.txt"]
 
 
+@pytest.mark.parametrize("write", ["upload", "execution", "context"])
+def test_files_that_others_wrote_just_before_are_not_those_of_the_run(daemon, write):
+    """A stamp of a file is as old as the last tick of the kernel's clock: the run and the upload before are in the same one."""
+    session = daemon.session()
+    context = daemon.api("POST", f"/sessions/{session}/contexts", {"language": "bash"}, expect=201).json["id"]
+    writers = {
+        "upload": lambda name: daemon.api("PUT", f"/sessions/{session}/files?path={name}", b"x", expect=201),
+        "execution": lambda name: daemon.execute(session, command=f"echo x > {name}"),
+        "context": lambda name: daemon.api("POST", f"/sessions/{session}/contexts/{context}/run", {"code": f"echo x > {name}"}, expect=200),
+    }
+    for i in range(20):
+        writers[write](f"theirs{i}")
+        answer = daemon.api("POST", "/execute", {"code": f"cat theirs{i} && echo > ours{i}", "language": "bash", "session_id": session}, expect=200).json
+        assert (answer["exit_code"], answer["output_files"]) == (0, [f"ours{i}"]), answer
+
+
 def test_files_of_a_run_are_told_by_a_daemon_that_hears_late_of_its_start(daemon):
     session = daemon.session()
     for i in range(8):
@@ -290,6 +307,46 @@ def test_an_ephemeral_execute_leaves_nothing(daemon, code, exit_code):
     assert ended["state"] == "ended" and "ephemeral" in ended["end_reason"]
     output = f"/sessions/{answer['session_id']}/executions/{answer['execution_id']}/output?stream=stdout"
     assert daemon.api("GET", output, expect=200).body == b"hi\n"
+
+
+def test_execute_makes_the_session_that_its_options_ask_for(daemon, backend):
+    options = {"memory": "256m", "cpus": 0.5, "pids": 64, "labels": {"run": "7"}, "idle_timeout": 90, "max_lifetime": "1h", "template": "host",
+               "network": "none", "on_timeout": "pause", "auto_restart": False, "key": "one-call"}
+    if backend == "direct":
+        options = {name: options[name] for name in ("labels", "idle_timeout", "max_lifetime", "key")}
+    result = daemon.api("POST", "/execute", {"code": "print(6 * 7)", **options}, expect=200).json
+    assert result["stdout"] == "42\n"
+    session = daemon.api("GET", f"/sessions/{result['session_id']}", expect=200).json
+    assert session["labels"] == {"run": "7"} and session["idle_timeout"] == 90 and session["max_lifetime"] == 3600 and session["key"] == "one-call"
+    if backend != "direct":
+        assert session["limits"]["memory_bytes"] == 256 << 20 and session["limits"]["cpus"] == 0.5 and session["limits"]["pids"] == 64
+        assert session["on_timeout"] == "pause" and session["auto_restart"] is False
+        refused = daemon.api("POST", "/execute", {"code": "1", "key": "one-call", "memory": "512m"}, expect=409).json["error"]
+        assert refused["code"] == "parameters_differ"
+    again = daemon.api("POST", "/execute", {"code": "print(1)", **options}, expect=200).json
+    assert again["session_id"] == result["session_id"]
+
+
+@pytest.mark.parametrize("options, word", [
+    ({"memory": "1m"}, "memory"),
+    ({"memroy": "1g"}, "memroy"),
+    ({"template": "nope"}, "template"),
+    ({"flavor": "nope"}, "nope"),
+    ({"network": "some"}, "network"),
+    ({"labels": {"": "x"}}, "label"),
+    ({"node": "nope"}, "nope"),
+])
+def test_execute_checks_its_options_as_a_new_session_does(make_daemon, options, word):
+    daemon = make_daemon(backend="direct")
+    refused = daemon.api("POST", "/execute", {"code": "print(1)", **options})
+    assert refused.status in (400, 404) and word in refused.json["error"]["message"], refused.json
+    assert (refused.status, refused.json["error"]) == ((other := daemon.api("POST", "/sessions", options)).status, other.json["error"])
+    assert daemon.api("GET", "/sessions").json["total"] == 0
+
+
+def test_a_session_that_exists_has_its_options_already(daemon, session):
+    refused = daemon.api("POST", "/execute", {"code": "print(1)", "session_id": session, "cpus": 1}, expect=400).json["error"]
+    assert refused["code"] == "invalid_field" and "cpus" in refused["message"] and "session_id" in refused["message"]
 
 
 @pytest.mark.parametrize("body, word", [

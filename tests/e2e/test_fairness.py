@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """However much one session writes, the daemon goes on: timeouts, requests of other owners, deletes."""
 import contextlib
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a stranger would try on the files of a sandbox: nothing of the host shows, nothing hangs, and no answer is a 500."""
 import io
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flavors, approvals and budgets with a real daemon. Prices are high and windows short, so that time is money soon."""
 import concurrent.futures
 import decimal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A disk that is full: not ready for what needs it, said once and not a thousand times, and over when there is space again."""
 import os
 import subprocess

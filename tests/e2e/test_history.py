@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The history: what was run and what came of it, when the sandbox, the session and the daemon are gone."""
 import json
 import os
@@ -41,7 +42,7 @@ def check_complete(document, session):
     assert done["request"]["argv"][:2] == ["sh", "-c"] and done["exit_code"] == 3
     assert (done["stdout"], done["stderr"]) == ("to stdout [redacted]\n", "to stderr\n")
     files = next(entry["data"] for entry in entries if entry["type"] == "execution.files")
-    assert files["files"] == [{"name": "made.txt", "size": 3}]
+    assert files["files"] == [{"name": "made.txt", "size_bytes": 3, "size": 3}]
     ran = next(entry["data"] for entry in entries if entry["type"] == "context.ran")
     assert ran["code"] == "print('[redacted]')\n6 * 7" and ran["stdout"] == "[redacted]\n" and ran["state"] == "ok"
     assert "42" in json.dumps(ran["result"])

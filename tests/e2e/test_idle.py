@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the idle clock takes for work, and what it takes away."""
 import time
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the daemon tells about the walls of a sandbox is what is in force, also when the daemon itself has dropped root."""
 import json
 import os

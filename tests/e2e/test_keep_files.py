@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that outlive their sandbox: packed before it ends, restored into the next one, readable until retention."""
 import io
 import os
@@ -6,7 +7,7 @@ import threading
 
 import pytest
 
-from conftest import ONLY_ENGINE, WALLS, wait_for
+from conftest import ONLY_ENGINE, SLOWER, WALLS, wait_for
 
 MAKE = ("mkdir -p outputs/deep node_modules/x __pycache__; echo plot > outputs/plot.txt; echo deep > outputs/deep/d; "
         "echo dep > node_modules/x/y; echo c > __pycache__/m.pyc; echo c > left.pyc; ln -s outputs/plot.txt link; "
@@ -96,7 +97,7 @@ def test_an_ended_session_can_be_read_until_retention(make_daemon, backend):
 def test_whatever_ends_the_sandbox(make_daemon, end):
     capacity = {"capacity": {"max_sandboxes": 1}} if end == "evicted" else {}
     daemon = make_daemon(backend=WALLS, settings={**settings(), **capacity})
-    options = {"idle": {"idle_timeout": 0.3}, "lease": {"timeout": 5 if ONLY_ENGINE else 0.5}}.get(end, {})
+    options = {"idle": {"idle_timeout": 0.3}, "lease": {"timeout": SLOWER if ONLY_ENGINE else 0.5}}.get(end, {})
     session = daemon.session(keep_files=True, **options)
     run(daemon, session, "echo one > note")
     if end == "replace":

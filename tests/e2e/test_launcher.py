@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The launcher, or one of its helpers, is killed: it is replaced, and nothing is lost."""
 import os
 import pathlib

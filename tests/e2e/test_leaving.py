@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client that leaves stops the code that it started, and nothing else does."""
 import json
 import os

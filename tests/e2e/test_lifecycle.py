@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life of a session with a real daemon: capacity, clocks, crashes, events and ends that hang."""
 import concurrent.futures
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a caller may ask for at most: the host's size, the operator's ceiling, and shares of one owner."""
 import json
 import os
@@ -125,7 +126,7 @@ def test_a_flavor_above_the_ceiling_does_not_start(make_daemon, work):
 def test_what_does_not_fit_is_told_with_units_and_a_remedy(make_daemon, tmp_path):
     daemon = make_daemon(backend=WALLS, settings=LIMITED_DISK)
     result = daemon.cli("session", "create", "--memory", "1m")
-    assert result.returncode == 1 and '"memory" must be between 4.0 MB and' in result.stderr
+    assert result.returncode == 1 and '--memory must be between 4.0 MB and' in result.stderr
     half = 16 if WALLS != "gvisor" else 128  # MiB; its kernel takes some of it for itself
     session = daemon.session(memory=f"{2 * half}m")
     assert daemon.api("GET", f"/sessions/{session}").json["limits"]["disk_bytes"] == half << 20

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP on this host where authentication is off: only for those who can read the token of the daemon."""
 import http.client
 import json

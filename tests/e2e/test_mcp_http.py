@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The MCP server over streamable HTTP, in both eras of the protocol."""
 import concurrent.futures
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The official clients and the official conformance suite, from npm: see tests/mcp."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`sandglass mcp`: the MCP server on stdio, of a daemon that runs or of a private one."""
 import json
 import os

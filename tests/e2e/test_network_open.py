@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Network `open`: the world outside, and neither the host nor other sandboxes nor private addresses, whatever happens to the host's own rules."""
 import contextlib
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Output: complete, by offset, at speed, and never at somebody else's cost."""
 import hashlib
 import json
@@ -218,16 +219,16 @@ def test_output_that_cannot_be_kept_is_told_everywhere(daemon):
     result = daemon.execute(session, command="seq 5000; echo e >&2")
     total = result["stdout_bytes"]
     assert total == sum(len(f"{n}\n") for n in range(1, 5001)) and result["exit_code"] == 0
-    assert "output is incomplete" in result["error"] and result["output_error"] and result["truncated"], result
+    assert "output is incomplete" in result["error"]["message"] and result["output_error"] and result["truncated"], result
     assert f"{total} bytes left out" in result["stdout"]
     output = daemon.api("GET", f"/sessions/{session}/executions/{result['id']}/output")
     assert output.headers["x-sandglass-gap"] == f"0-{total}" and output.body == b""
     record = daemon.api("GET", f"/sessions/{session}/executions/{result['id']}").json
-    assert "output is incomplete" in record["error"]
+    assert "output is incomplete" in record["error"]["message"]
     told = daemon.cli("exec", session, "--", "seq", "5000")
     assert told.returncode == 125 and "output is incomplete" in told.stderr, told
     one_call = daemon.api("POST", "/execute", {"code": "print(1)", "session_id": session}).json
-    assert "output is incomplete" in one_call["error"], one_call
+    assert "output is incomplete" in one_call["error"]["message"], one_call
     spool.unlink()
     assert daemon.execute(session, ["/bin/echo", "again"])["stdout"] == "again\n"
 

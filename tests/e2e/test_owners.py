@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every route, tried by everybody who might.
 
 The routes come from the daemon's own OpenAPI document; ROWS says for each who may use it. A new route without a row
@@ -25,7 +26,8 @@ class Row:
     def __init__(self, who, query="", body=None, data=None, last=0, streams=False):
         # "session": its owner; "caller": everybody, about himself; "anybody"; "admin"; "delegate"; "approver"; "approval":
         # who asked may look, an approver decides; "client": who holds an id of MCP, see test_mcp_http.py; "program" in a
-        # sandbox, and "url": who has a signed one, see test_storage.py
+        # sandbox, and "url": who has a signed one, see test_storage.py and test_ports.py; "page": browsers that log in, see
+        # tests/unit/web
         self.who = who
         self.query = query
         self.body = body
@@ -64,6 +66,8 @@ ROWS = {
     ("POST", EXECUTION + "/signal"): Row("session", body={"signal": "CONT"}),
     ("POST", EXECUTION + "/resize"): Row("session", body={"cols": 80, "rows": 24}),
     ("GET", EXECUTION + "/output"): Row("session", query="?stream=stdout"),
+    ("GET", EXECUTION + "/stream"): Row("session", streams=True),
+    ("GET", EXECUTION + "/displays/{display}"): Row("session"),
     ("GET", EXECUTION + "/wait"): Row("session", query="?output=x&timeout=0"),
     ("POST", "/api/v1/execute"): Row("caller", body={"code": "true", "language": "bash"}),
     ("GET", SESSION + "/files"): Row("session", query="?path=note"),
@@ -92,6 +96,7 @@ ROWS = {
     ("PUT", SESSION + "/archive"): Row("session", query="?path=unpacked", data=b"\0" * 1024),
     ("GET", SESSION + "/events"): Row("session", query="?follow=0"),
     ("GET", SESSION + "/history"): Row("session"),
+    ("GET", SESSION + "/audit"): Row("admin"),
     ("GET", SESSION + "/kept"): Row("session"),
     ("GET", SESSION + "/kept/archive"): Row("session"),
     ("GET", SESSION + "/kept/file"): Row("session", query="?path=note"),
@@ -100,6 +105,12 @@ ROWS = {
     ("DELETE", SESSION + "/storage/{name}"): Row("session", last=1),
     ("POST", SESSION + "/storage/{name}/url"): Row("session", body={}),
     ("GET", "/api/v1/shared/{id}/{name}"): Row("url"),
+    ("GET", SESSION + "/ports"): Row("session"),
+    ("GET", SESSION + "/ports/{port}"): Row("session"),
+    ("POST", SESSION + "/ports/{port}/url"): Row("session", body={}),
+    ("GET", SESSION + "/ports/{port}/{path}"): Row("session"),
+    ("GET", "/api/v1/ports/{token}/{path}"): Row("url"),
+    ("GET", SESSION + "/usage"): Row("session"),
     ("PUT", "/storage/{name}"): Row("program", data=b"x"),
     ("GET", "/storage/{name}"): Row("program"),
     ("GET", "/storage"): Row("program"),
@@ -109,11 +120,20 @@ ROWS = {
                                           "params": {"protocolVersion": "2025-11-25"}}),
     ("GET", "/mcp"): Row("client"),
     ("DELETE", "/mcp"): Row("client"),
+    ("GET", "/"): Row("anybody"),
+    ("GET", "/ui/{file}"): Row("anybody"),
+    ("POST", "/ui/login"): Row("caller"),
+    ("POST", "/ui/tokens"): Row("page"),
+    ("POST", "/ui/exchange"): Row("page"),
+    ("POST", "/ui/logout"): Row("page"),
     ("GET", "/healthz"): Row("anybody"),
     ("GET", "/readyz"): Row("anybody"),
     ("GET", "/openapi.json"): Row("anybody"),
     ("GET", "/metrics"): Row("admin"),
     ("GET", "/api/v1/keys"): Row("admin"),
+    ("GET", "/api/v1/nodes"): Row("caller"),
+    ("POST", "/api/v1/nodes/{node}/drain"): Row("admin"),
+    ("DELETE", "/api/v1/nodes/{node}/drain"): Row("admin", last=1),
     ("GET", "/api/v1/whoami"): Row("caller"),
     ("GET", "/api/v1/capacity"): Row("caller"),
     ("GET", "/api/v1/backends"): Row("caller"),
@@ -137,12 +157,12 @@ def routes_of(daemon):
 class Scene:
     """A session of ann's with an execution and a file, and everybody else."""
 
-    def __init__(self, daemon, callers):
+    def __init__(self, daemon, callers, **options):
         self.daemon = daemon
         self.callers = callers
         self.routes = routes_of(daemon)
         owner = {"headers": callers["owner"]}
-        self.session = daemon.api("POST", "/sessions", {"key": "shown", "labels": {"a": "b"}}, expect=201, **owner).json["id"]
+        self.session = daemon.api("POST", "/sessions", {"key": "shown", "labels": {"a": "b"}, **options}, expect=201, **owner).json["id"]
         self.execution = daemon.api("POST", f"/sessions/{self.session}/executions",
                                     {"argv": ["sleep", "60"], "background": True, "stdin": True}, **owner).json["id"]
         self.approval = daemon.api("POST", f"/sessions/{self.session}/sandbox", {"flavor": "big"}, expect=202, **owner).json["id"]
@@ -154,9 +174,10 @@ class Scene:
         row = ROWS[route]
         path = path.replace("{session}", session or self.session).replace("{execution}", self.execution)
         path = path.replace("{approval}", approval or self.approval)
-        path = path.replace("{context}", "ctx_" + "0" * 26)
+        path = path.replace("{context}", "ctx_" + "0" * 26).replace("{display}", "0" * 64)
         path = path.replace("{tool}", "bash" if "{session}" in route[1] else "manage_session")
-        path = path.replace("{name}", "stored").replace("{id}", self.session)
+        path = path.replace("{name}", "stored").replace("{id}", self.session).replace("{node}", "a")
+        path = path.replace("{port}", "0").replace("{path}", "x")  # no port: the session is looked for all the same
         headers = dict(headers)
         if row.streams:
             return self.ask_head(method, path + row.query, headers)

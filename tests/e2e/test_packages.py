@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Root of a sandbox installs packages into its own root file system: dpkg, apt from a repository, pip from a wheel."""
 import io
 import os

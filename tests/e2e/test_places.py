@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was there before a daemon is never given away, changed or removed; what an earlier daemon made is found again by the
 next one, whoever that runs as."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Podman's service instead of Docker's engine: the same sandboxes, what is done to them behind the daemon's back, and nothing that is left."""
 import os
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator decides by settings: rules for commands, one-shot runs only, the interpreter, slots above the cap."""
 import json
 import os

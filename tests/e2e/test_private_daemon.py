@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`run` without a daemon: a private one that leaves nothing, however it ends."""
 import os
 import signal
@@ -26,6 +27,16 @@ def test_it_is_gone_when_run_returns(work, environment):
     assert program.communicate(timeout=30)[0] == "alone\n"
     assert program.returncode == 3
     assert os.listdir(work) == []
+
+
+def test_it_is_no_node_of_a_cluster(work, environment):
+    """Where the settings of a daemon are in the environment, as in a pod."""
+    environment.pop("SANDGLASS_URL")
+    environment |= {"XDG_RUNTIME_DIR": str(work), "SANDGLASS_STORE_KIND": "redis", "SANDGLASS_STORE_REDIS_URL": "redis://127.0.0.1:1/0", "SANDGLASS_NODE_ID": "a",
+                    "SANDGLASS_NODE_ADDRESS": "http://127.0.0.1:1", "SANDGLASS_NODE_SECRET_FILE": "/nowhere"}
+    program = start(environment, "/bin/sh", "-c", "echo alone")
+    assert program.communicate(timeout=30)[0] == "alone\n"
+    assert program.returncode == 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python SDK against the real daemon."""
 import asyncio
 import io
@@ -130,6 +131,8 @@ def test_code_and_its_files(session):
     assert (result.stdout, result.output_files) == ("42\n", ["a.csv"])
     assert [(f["name"], f["size"]) for f in result.session_files] == [("a.csv", 1)]
     assert session.execute("echo $BASH_VERSION", language="bash", check=True).stdout.strip()
+    limited = session.client.execute("print('limited')", labels={"one": "call"}, idle_timeout=60, timeout=10)
+    assert limited.stdout == "limited\n" and session.client.attach(limited.session.id).raw["labels"] == {"one": "call"}
     whole = session.client.execute("print('one call')")
     assert whole.stdout == "one call\n"
     whole.session.delete()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python SDK reaches what the API has: flavors, approvals, budgets, tools, usage, stored and kept files."""
 import asyncio
 import os

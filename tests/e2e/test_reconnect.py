@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client that is cut off again and again, and a daemon that is killed meanwhile: not a byte is lost, added or out of place."""
 import hashlib
 import http.client

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon that comes back serves at once, whatever state its sandboxes are in, and forgets nothing that it has acknowledged."""
 import ctypes
 import hashlib
@@ -8,7 +9,7 @@ import threading
 import time
 
 import real_engine
-from conftest import RELAY, wait_for
+from conftest import ELSEWHERE, RELAY, wait_for
 
 SERVES_WITHIN = 10.0  # promised are 2 s; the machines that run this are busy
 
@@ -24,9 +25,9 @@ def parent_of(pid):
 
 def kill_and_stop(daemon, init):
     """Kills the daemon and stops the init. The kernel continues what is stopped when the last of its group's parents ends, so not before that;
-    the parent of a container stays."""
+    the parent of a container or a pod stays."""
     parent = parent_of(init)
-    stays = parent == "1" or daemon.settings["sandbox"]["backend"] in real_engine.ENGINE_BACKENDS
+    stays = parent == "1" or daemon.settings["sandbox"]["backend"] in ELSEWHERE
     daemon.kill()
     wait_for(lambda: stays or parent_of(init) != parent, "its launcher has ended")
     os.kill(init, signal.SIGSTOP)
@@ -234,7 +235,8 @@ def test_executions_that_had_just_begun_say_what_became_of_them(daemon):
 
     def settled():
         records = daemon.api("GET", f"/sessions/{session}/executions?limit=200", expect=200).json["executions"]
-        return all(record["state"] != "running" or record["request"]["argv"][0] == "sleep" for record in records) and records
+        return all(record["state"] not in ("queued", "running") or (record["state"], record["request"]["argv"][0]) == ("running", "sleep")
+                   for record in records) and records
 
     records = wait_for(settled, "all but the sleepers have ended")
     assert known <= {record["id"] for record in records}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections to the relay are cut, pumps and the daemon killed at random under load: no byte is missing, none is doubled.
 
 SANDGLASS_CUTS sets how often something happens, SANDGLASS_SEED repeats the moments of an earlier run."""

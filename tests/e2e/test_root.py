@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The root of the host template: /usr is the machine's own, everything else is made up, and all of it can be changed."""
 import os
 

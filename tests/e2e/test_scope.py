@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scopes: everything of an owner goes with whoever holds it, however that ends, and nothing else does."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent without a model plays twenty sessions: crashes, teardowns, replacements, approvals denied, granted and expired, budgets
 that run out, and a daemon that is killed. Each step is checked against what the agent was told before, and at the end the
 money has to add up to the micro-dollar.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Variables given as secrets: programs have them, and nobody else is shown their values."""
 import json
 import os

@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions over the API: what a caller owns, and how it ends."""
 import concurrent.futures
 import time
 
 import pytest
 
-from conftest import WALLS, wait_for
+from conftest import SLOWER, WALLS, wait_for
 
 
 def test_a_new_session_has_an_id_clocks_and_no_end(daemon):
@@ -105,7 +106,7 @@ def test_looking_does_not_keep_a_session_alive(daemon):
     session = daemon.session(idle_timeout=1.5)
     begin = time.monotonic()
     wait_for(lambda: daemon.ended(session), "the end while being looked at")
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 8 + SLOWER  # its sandbox is gone by then, which takes long elsewhere
 
 
 def test_times_name_their_clocks_and_limits_stay_what_was_in_force(daemon):
@@ -113,7 +114,7 @@ def test_times_name_their_clocks_and_limits_stay_what_was_in_force(daemon):
     shown = daemon.api("GET", f"/sessions/{session}", expect=200).json
     assert (shown["expires_at_clock"], shown["time_remaining_clock"]) == ("lease", "idle")
     assert shown["time_remaining"] <= 50 < shown["lease_remaining"] <= 3000
-    assert shown["next_end"]["reason"] == "idle" and shown["sandbox"]["last_error"] is None
+    assert shown["next_end"]["reason"] == "idle" and shown["sandbox"]["error"] is None and shown["sandbox"]["last_error"] is None
     patched = daemon.api("PATCH", f"/sessions/{session}", {"idle_timeout": 5000}, expect=200).json
     assert (patched["time_remaining_clock"], patched["next_end"]["reason"]) == ("lease", "lease")
     ended = daemon.api("DELETE", f"/sessions/{session}", expect=200).json

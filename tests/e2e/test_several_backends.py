@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One daemon, several backends: who may name which, what each can do, and what a restart makes of their sandboxes."""
 import json
 import os
@@ -200,7 +201,7 @@ def test_the_command_line_names_a_backend(make_daemon):
     refused = daemon.cli("run", "--backend", "docker", "--", "true")
     assert refused.returncode == 125 and "may use native, direct" in refused.stderr, refused
     unknown = daemon.cli("run", "--backend", "qemu", "--", "true")
-    assert unknown.returncode == 125 and "native direct docker gvisor none" in unknown.stderr, unknown
+    assert unknown.returncode == 125 and "native direct docker gvisor kubernetes none" in unknown.stderr, unknown
     assert daemon.cli("session", "ls").returncode == 0
 
 
@@ -238,7 +239,7 @@ def check(work, settings, command="check"):
 ])
 def test_the_settings_refuse_a_backend_that_does_not_exist(work, settings, field):
     checked = check(work, settings)
-    assert checked.returncode == 1 and f'{field}: "qemu" is not one of native, direct, docker, gvisor, none' in checked.stderr, checked
+    assert checked.returncode == 1 and f'{field}: "qemu" is not one of native, direct, docker, gvisor, kubernetes, none' in checked.stderr, checked
 
 
 @pytest.mark.parametrize("backend", ["docker", "gvisor"])
@@ -259,7 +260,7 @@ def test_the_settings_refuse_to_require_what_no_container_has(work, backend):
 def test_doctor_tries_every_backend_that_a_session_may_name(work):
     report = json.loads(check(work, {"sandbox": BOTH}, "doctor").stdout)
     checks = {row["name"]: row for row in report["checks"]}
-    assert checks["backends"]["detail"] == "enabled: native (default), direct; not enabled: docker, gvisor, none"
+    assert checks["backends"]["detail"] == "enabled: native (default), direct; not enabled: docker, gvisor, kubernetes, none"
     assert [checks[name]["status"] for name in ("sandbox", "sandbox: direct")] == ["ok", "ok"]
 
 
@@ -269,4 +270,4 @@ def test_an_execution_that_could_not_start_says_the_remedy(make_daemon, work):
     session = daemon.api("POST", "/sessions", {"backend": "docker"}, expect=201).json["id"]
     execution = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["true"], "background": True}, expect=201).json["id"]
     ended = daemon.api("GET", f"/sessions/{session}/executions/{execution}?wait=30", expect=200).json
-    assert ended["state"] == "crashed" and "No such file" in ended["error"] and "start it" in ended["error"], ended
+    assert ended["state"] == "crashed" and "No such file" in ended["error"]["message"] and "start it" in ended["error"]["message"], ended

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starting and stopping as a process: an address in use, signals at any moment and in any number, what is said and what is left."""
 import json
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sandbox that cannot be made: what will not pass is said at once, with its stage, and the same each time."""
 import io
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that programs store from inside the sandbox: through a socket, with the execution as the only credential."""
 import json
 import urllib.parse
@@ -82,7 +83,7 @@ def test_nobody_else_gets_in(keeper):
     assert run(keeper, session, "print(ask('GET', '/api/v1/sessions')[0])").strip() == "404"
     assert run(keeper, session, "print(ask('DELETE', '/api/v1/sessions')[0])").strip() == "404"
     # Another session has a storage of its own, and does not reach this one's socket.
-    assert json.loads(run(keeper, other, "print(ask('GET', '/storage')[1].decode())")) == {"files": []}
+    assert json.loads(run(keeper, other, "print(ask('GET', '/storage')[1].decode())"))["files"] == []
     name = run(keeper, session, "print(os.environ['SANDGLASS_STORAGE'])").strip()
     attempt = run(keeper, other, f"""
 os.environ['SANDGLASS_STORAGE'] = {name!r}

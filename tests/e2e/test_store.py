@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The database and its log: damage is told, backups are complete, restoring works."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon whose records are in a Redis server that it reaches over TCP, with a password, inside of its own confinement."""
 import shutil
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every stream ends, with the reason, when what it tells of ends: by a deletion, and by the end of the daemon."""
 import http.client
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`sandglass sweep` and containers: those of dead daemons of this host go, all others stay."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A daemon that has been taken over owns its state directory and nothing more: it cannot choose what root kills, changes or removes."""
 import os
 import pathlib

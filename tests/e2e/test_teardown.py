@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Teardown: the sandbox goes and the session stays; also by a page that can send nothing but a URL."""
 import pytest
 

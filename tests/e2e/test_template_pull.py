@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Templates from a registry: a real one on loopback, and a front before it that plays the bad days and the bad servers."""
 import json
 import os
@@ -588,8 +589,8 @@ def test_import_shows_progress(state, work):
 
 
 def test_the_commands_of_the_page_work(registry, state, work):
-    """Each `template pull` of docs/templates.md, with our registry in place of the one that it names."""
-    lines = re.findall(r"^    sandglass template pull (.*)$", (ROOT / "docs/templates.md").read_text(), re.M)
+    """Each `template pull` of docs/reference/templates.md, with our registry in place of the one that it names."""
+    lines = re.findall(r"^    sandglass template pull (.*)$", (ROOT / "docs/reference/templates.md").read_text(), re.M)
     assert len(lines) >= 5
     (work / "password").write_text("not asked for")
     for line in lines:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kill -9 of the daemon while a terminal writes: no byte of it is missing afterwards."""
 import os
 import random

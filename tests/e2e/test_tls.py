@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TLS on TCP listeners: what is spoken, what is not, and new certificates without a restart."""
 import json
 import os

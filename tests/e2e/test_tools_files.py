@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tools for files: what a model sees of them, and what it may change."""
 import base64
 
@@ -108,11 +109,11 @@ def test_links_and_directories_are_not_written_over(daemon, session):
 
 def test_an_edit_replaces_what_is_there_once(daemon, session):
     ok(daemon, session, "write", path="code.py", content="a = 1\nb = 2\nc = 3\n")
-    text = ok(daemon, session, "edit", path="code.py", old_str="b = 2", new_str="b = 20")
+    text = ok(daemon, session, "edit", path="code.py", old="b = 2", new="b = 20")
     assert text == "Edited code.py: 1 place, the first in line 2.\nIt is now:\n     1\ta = 1\n     2\tb = 20\n     3\tc = 3\n"
     assert get(daemon, session, "code.py") == b"a = 1\nb = 20\nc = 3\n"
-    ok(daemon, session, "edit", path="code.py", old_str="c = 3\n", new_str="d = 4\n", mode="append_after")
-    ok(daemon, session, "edit", path="code.py", old_str="a = 1", new_str="# head\n", mode="prepend_before")
+    ok(daemon, session, "edit", path="code.py", old="c = 3\n", new="d = 4\n", mode="append_after")
+    ok(daemon, session, "edit", path="code.py", old="a = 1", new="# head\n", mode="prepend_before")
     assert get(daemon, session, "code.py") == b"# head\na = 1\nb = 20\nc = 3\nd = 4\n"
     ok(daemon, session, "write", path="code.py", content="known after edits")
 
@@ -122,26 +123,26 @@ def test_an_edit_that_is_not_clear_changes_nothing(daemon, session):
     assert "old_str appears 2 times in f (lines 1, 2). Use replace_all=true or provide more context." in \
         fails(daemon, session, "edit", path="f", old_str="x", new_str="w")
     assert "old_str not found in f." in fails(daemon, session, "edit", path="f", old_str="nothing", new_str="w")
-    assert "Its first line is line 3" in fails(daemon, session, "edit", path="f", old_str="y z\nr", new_str="w")
-    assert "are the same" in fails(daemon, session, "edit", path="f", old_str="q", new_str="q")
+    assert "Its first line is line 3" in fails(daemon, session, "edit", path="f", old="y z\nr", new="w")
+    assert "are the same" in fails(daemon, session, "edit", path="f", old="q", new="q")
     assert get(daemon, session, "f") == b"x\nx\ny z\nq\n"
-    assert "2 places" in ok(daemon, session, "edit", path="f", old_str="x", new_str="w", replace_all=True)
+    assert "2 places" in ok(daemon, session, "edit", path="f", old="x", new="w", replace_all=True)
     assert get(daemon, session, "f") == b"w\nw\ny z\nq\n"
 
 
 def test_an_edit_tolerates_spaces_and_typography_and_says_so(daemon, session):
     ok(daemon, session, "write", path="f", content="def f():  \n    return “x” – 1\n")
-    text = ok(daemon, session, "edit", path="f", old_str="def f():\n    return \"x\" - 1", new_str="def f():\n    return 2")
+    text = ok(daemon, session, "edit", path="f", old="def f():\n    return \"x\" - 1", new="def f():\n    return 2")
     assert "not in the file exactly" in text and "typographic" in text
     assert get(daemon, session, "f") == b"def f():\n    return 2\n"
 
 
 def test_a_file_has_to_be_read_before_it_is_edited(daemon, session):
     put(daemon, session, "f", b"text")
-    assert "has not been read this session" in fails(daemon, session, "edit", path="f", old_str="text", new_str="x")
+    assert "has not been read this session" in fails(daemon, session, "edit", path="f", old="text", new="x")
     ok(daemon, session, "read", path="f")
     put(daemon, session, "f", b"text and more")
-    assert "has changed since you read it" in ok(daemon, session, "edit", path="f", old_str="text", new_str="x")
+    assert "has changed since you read it" in ok(daemon, session, "edit", path="f", old="text", new="x")
     assert get(daemon, session, "f") == b"x and more"
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """execute_python and manage_session, with the texts that their users know."""
 import json
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tools that run something: bash and python, what they keep between calls and how they end."""
 import json
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sandbox_create and what a model is told when its sandbox changes under it."""
 import threading
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Namespaces, control groups and folders are used again for later sandboxes: nothing of the earlier ones shows in them."""
 import fcntl
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for what an execution does: a text that it writes, a port that it serves."""
 import concurrent.futures
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Python that waits in the sandbox runs a script as one that is started for it would."""
 import re
 
@@ -82,7 +83,7 @@ def test_the_first_code_in_a_fresh_session_finds_it_warm(daemon):
 def test_what_python_looks_at_when_it_starts_is_as_asked(make_daemon):
     daemon = make_daemon()
     session = warm_session(daemon)
-    for env in ({"PYTHONUNBUFFERED": "1"}, {"PYTHONPATH": "/tmp"}, {"PYTHONHASHSEED": "0"}, {"LANG": "C"}, {"TZ": "UTC-5"}):
+    for env in ({"PYTHONUNBUFFERED": ""}, {"PYTHONPATH": "/tmp"}, {"PYTHONHASHSEED": "0"}, {"LANG": "C"}, {"TZ": "UTC-5"}):
         assert run_warm(daemon, session, IS_WARM, env=env)[3] == "False\n", env
     assert run_warm(daemon, session, IS_WARM, cwd="/tmp")[3] == "False\n"
     assert run_warm(daemon, session, IS_WARM)[3] == "True\n"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A workspace that somebody has removed is there again for the next use."""
 import shutil
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests of the backends docker and gvisor share: engines of their own, a listener between daemon and engine, and what a container is."""
 import contextlib
 import os
