@@ -1,82 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTTP/1.1 to the daemon, over unix sockets and TCP, with connections that are used again."""
 from __future__ import annotations
 
 import http.client
 import json
 import os
-import re
 import select
 import socket
 import threading
-import urllib.parse
+import time
 import weakref
-from typing import Any, Dict, IO, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from ._wire import (CONNECT_SECONDS, FOREVER, IDLE_CONNECTIONS, Address, Body, EventParser, Options, Query, default_url,
+                    is_repeatable, local_token, lost, make_target, no_daemon, parse, proxy_of, retry_after)
 from .errors import SandglassError, Unavailable, error_from
 
-Body = Union[bytes, bytearray, memoryview, IO[bytes], None]
-Query = Sequence[Tuple[str, Any]]
-
-CONNECT_SECONDS = 10.0
-IDLE_CONNECTIONS = 16
-SYSTEM_SOCKET = "/run/sandglass/sandglass.sock"
-
-
-def default_url() -> str:
-    """Where a daemon with default settings listens: `SANDGLASS_URL`, else the socket of this user, else the system's where
-    that lets this user in."""
-    url = os.environ.get("SANDGLASS_URL")
-    if url:
-        return url
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if os.geteuid() == 0:
-        return f"unix:{SYSTEM_SOCKET}"
-    own = f"/tmp/sandglass-{os.geteuid()}/sandglass.sock"
-    if runtime.startswith("/"):
-        own = f"{runtime}/sandglass/sandglass.sock"
-    return f"unix:{own if _answers(own) or not _answers(SYSTEM_SOCKET) else SYSTEM_SOCKET}"
-
-
-def _answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True
-
-
-def _state_dir() -> str:
-    """The daemon's state directory, as its settings name it for this user."""
-    named = os.environ.get("SANDGLASS_STATE_DIR")
-    if named:
-        return named
-    config_home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    for path in (os.environ.get("SANDGLASS_CONFIG"), "/etc/sandglass/sandglass.yaml", f"{config_home}/sandglass/sandglass.yaml"):
-        try:
-            with open(path or "", encoding="utf-8") as settings:
-                found = re.search(r"""^[\s{]*["']?state_dir["']?\s*:\s*["']?([^"',\s}#]+)""", settings.read(), re.MULTILINE)
-        except OSError:
-            continue
-        if found:
-            return found.group(1)
-        break
-    if os.geteuid() == 0:
-        return "/var/lib/sandglass"
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return f"{state}/sandglass" if state.startswith("/") else os.path.expanduser("~/.local/state/sandglass")
-
-
-def local_token(url: str) -> Optional[str]:
-    """The token of a daemon of this host that serves TCP without authentication; None where it is not ours to read."""
-    address = Address(url)
-    if address.path or address.host not in ("localhost", "::1") and not address.host.startswith("127."):
-        return None
-    try:
-        with open(os.path.join(_state_dir(), f"token-{address.port}"), encoding="ascii") as file:
-            return file.read().strip() or None
-    except (OSError, ValueError):
-        return None
+__all__ = ["Address", "Answer", "FOREVER", "Options", "Transport", "default_url", "local_token"]
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -95,31 +35,16 @@ class _UnixConnection(http.client.HTTPConnection):
             raise
 
 
-class Address:
-    """A daemon's URL: `unix:PATH`, `http://HOST:PORT`, `https://HOST:PORT` or `HOST:PORT`."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.path = ""
-        self.tls = False
-        if url.startswith("unix:"):
-            self.path = url[len("unix://"):] if url.startswith("unix:///") else url[len("unix:"):]
-            if not self.path:
-                raise ValueError(f"{url!r} names no socket")
-            return
-        parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is neither unix:PATH nor http://HOST:PORT")
-        self.tls = parts.scheme == "https"
-        self.host = parts.hostname
-        self.port = parts.port or (443 if self.tls else 7420)
-
-    def connection(self) -> http.client.HTTPConnection:
-        if self.path:
-            return _UnixConnection(self.path)
-        if self.tls:
-            return http.client.HTTPSConnection(self.host, self.port, timeout=CONNECT_SECONDS)
-        return http.client.HTTPConnection(self.host, self.port, timeout=CONNECT_SECONDS)
+def _connection(address: Address, proxy: Optional[Address]) -> http.client.HTTPConnection:
+    if address.path:
+        return _UnixConnection(address.path)
+    first = proxy or address
+    if address.tls:
+        made = http.client.HTTPSConnection(first.host, first.port, timeout=CONNECT_SECONDS)
+        if proxy:
+            made.set_tunnel(address.host, address.port)
+        return made
+    return http.client.HTTPConnection(first.host, first.port, timeout=CONNECT_SECONDS)
 
 
 class Answer:
@@ -144,7 +69,7 @@ class Answer:
         return data
 
     def read_some(self, limit: int = 65536) -> bytes:
-        """What has come, at most `limit` bytes, waiting for the first; b"" at the end."""
+        """Bytes that have come, at most `limit`, waiting for the first; b"" at the end."""
         try:
             data = self._response.read1(limit)
         except (OSError, http.client.HTTPException, ValueError) as problem:
@@ -180,6 +105,14 @@ class Answer:
         if held:
             yield held
 
+    def events(self) -> Iterator[Tuple[str, str, str]]:
+        """(name, data, id) of each Server-Sent Event, as they come."""
+        parser = EventParser()
+        for line in self.lines():
+            event = parser.feed(line)
+            if event is not None:
+                yield event
+
     def _finish(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -206,13 +139,8 @@ class Answer:
             os.close(connection.sock.detach())
 
 
-def lost(problem: BaseException) -> Unavailable:
-    return Unavailable(f"the connection to the daemon was lost: {problem or type(problem).__name__}",
-                       code="connection_lost", retryable=True)
-
-
 def _is_stale(connection: http.client.HTTPConnection) -> bool:
-    """Nothing is expected on an idle connection: whatever can be read there is its end."""
+    """No bytes are expected on an idle connection: a readable one has ended."""
     if connection.sock is None:
         return True
     poll = select.poll()
@@ -234,8 +162,10 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 class Transport:
     """One daemon, the headers of each request to it, and idle connections. May be shared by threads."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], options: Options = Options()) -> None:
         self.address = Address(url)
+        self.options = options
+        self.proxy = proxy_of(options, self.address)
         self.headers = dict(headers)
         self._idle: List[http.client.HTTPConnection] = []
         self._lock = threading.Lock()
@@ -275,14 +205,13 @@ class Transport:
         connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
-        connection = self.address.connection()
+        connection = _connection(self.address, self.proxy)
         try:
             connection.connect()
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except OSError as problem:
             connection.close()
-            raise Unavailable(f"no daemon at {self.address.url}: {problem}", code="daemon_not_running",
-                              hint="start one with 'sandglass serve'", retryable=True) from problem
+            raise no_daemon(self.address, problem) from problem
         return connection
 
     def open(self, method: str, path: str, query: Query = (), body: Body = None,
@@ -290,27 +219,46 @@ class Transport:
              repeatable: Optional[bool] = None) -> Answer:
         """Sends a request; the answer's body is the caller's to read. Errors of the daemon are raised.
 
-        `timeout` is for each wait of the socket, None for ever. A request that is `repeatable` (all but POST, unless
-        told otherwise) is sent once more when the daemon closed the connection just then.
+        `timeout` is for each wait of the socket: None is that of the client, `FOREVER` none. A request that is `repeatable`
+        (all but POST, unless told otherwise) is sent again when the daemon is not there, or not ready.
         """
-        target = "/api/v1" + path
-        given = [(name, value) for name, value in query if value is not None]
-        if given:
-            target += "?" + urllib.parse.urlencode(given)
-        if repeatable is None:
-            repeatable = method != "POST"
+        target = make_target(path, query)
+        repeats = is_repeatable(method, body, repeatable)
+        wait = self.options.wait(timeout)
+        attempt = 0
+        while True:
+            try:
+                return self._once(method, target, body, headers, wait, repeats)
+            except SandglassError as problem:
+                pause = retry_after(problem, attempt)
+                if pause is None or not repeats or attempt >= self.options.retries:
+                    raise
+                self.options.logger.info("%s %s failed (%s), once more in %.1f s", method, target, problem.code, pause)
+            attempt += 1
+            time.sleep(pause)
+
+    def _once(self, method: str, target: str, body: Body, headers: Optional[Mapping[str, str]], wait: Optional[float],
+              repeats: bool) -> Answer:
+        begin = time.monotonic()
         connection = self._take()
+        answer: Optional[Answer] = None
         if connection is not None:
             try:
-                return self._exchange(connection, method, target, body, headers, timeout)
+                answer = self._exchange(connection, method, target, body, headers, wait)
             except Unavailable as problem:
-                if problem.status or not repeatable or hasattr(body, "read"):
+                if problem.status or not repeats or problem.code == "request_timeout":
                     raise
-        return self._exchange(self._connect(), method, target, body, headers, timeout)
+        if answer is None:
+            answer = self._exchange(self._connect(), method, target, body, headers, wait)
+        self.options.logger.debug("%s %s: %d in %.0f ms", method, target, answer.status,
+                                  (time.monotonic() - begin) * 1000)
+        return answer
 
     def _exchange(self, connection: http.client.HTTPConnection, method: str, target: str, body: Body,
                   headers: Optional[Mapping[str, str]], timeout: Optional[float]) -> Answer:
         connection.sock.settimeout(timeout)
+        if self.proxy and not self.address.tls:
+            target = f"http://{self.address.host}:{self.address.port}{target}"
         try:
             try:
                 connection.request(method, target, body=body, headers={**self.headers, **(headers or {})})
@@ -327,7 +275,7 @@ class Transport:
         answer = Answer(self, connection, response)
         if answer.status < 400:
             return answer
-        raise error_from(answer.status, answer.headers, _parse(answer.read()))
+        raise error_from(answer.status, answer.headers, parse(answer.read()))
 
     def call(self, method: str, path: str, query: Query = (), body: Any = None,
              headers: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None,
@@ -344,14 +292,18 @@ class Transport:
             answer.close()
         if not text:
             return {}
-        document = _parse(text)
+        document = parse(text)
         if document is None:
             raise SandglassError("the daemon's answer is not JSON", status=answer.status)
         return document
 
-
-def _parse(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
+    def entries(self, path: str, field: str, query: Query = ()) -> List[Any]:
+        """The entries of a list, of all its pages."""
+        found: List[Any] = []
+        cursor: Optional[str] = None
+        while True:
+            page = self.call("GET", path, [*query, ("cursor", cursor)])
+            found += page[field]
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return found

@@ -1,18 +1,24 @@
+# Written by scripts/sdk from aio/approval.py: do not edit.
+# SPDX-License-Identifier: Apache-2.0
 """Approvals: a sandbox that costs something waits until a person decides."""
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional, cast
 
+from .models import given
 from ._transport import Transport
+
+if TYPE_CHECKING:
+    from . import types
 
 
 class Approval:
-    """A question to whoever pays. `state` is "pending", "approved", "denied", "expired" or "cancelled"; `raw` is all that
-    is known of it, as it was last seen."""
+    """A question to the person who pays. `state` is "pending", "approved", "denied", "expired" or "cancelled"; `raw` is all
+    that is known of it, as it was last seen."""
 
     def __init__(self, transport: Transport, document: Mapping[str, Any]) -> None:
         self._transport = transport
-        self.raw: Dict[str, Any] = dict(document)
+        self.raw = cast("types.Approval", dict(document))
         self.id = str(document["id"])
 
     def __repr__(self) -> str:
@@ -20,14 +26,17 @@ class Approval:
 
     @property
     def state(self) -> str:
+        """As it was last seen; `refresh()` asks again."""
         return str(self.raw.get("state"))
 
     @property
     def session_id(self) -> str:
+        """The session that it is for."""
         return str(self.raw.get("session"))
 
     @property
     def flavor(self) -> str:
+        """The flavor that was asked for."""
         return str(self.raw.get("flavor"))
 
     @property
@@ -37,24 +46,22 @@ class Approval:
 
     @property
     def result(self) -> Optional[str]:
-        """What whoever asked is told; None while it is pending."""
+        """The text for the caller who asked; None while the approval is pending."""
         return self.raw.get("result")
 
     def refresh(self, wait: float = 0) -> str:
         """Its state now, or when it is decided, after `wait` seconds at most."""
-        self.raw = self._transport.call("GET", f"/approvals/{self.id}", [("wait", wait or None)],
-                                        timeout=wait + 60)
+        self.raw = self._transport.call("GET", f"/approvals/{self.id}", [("wait_seconds", wait or None)], timeout=wait + 60)
         return self.state
 
     def approve(self, reason: Optional[str] = None, session: bool = False) -> str:
         """For one sandbox, or with `session` for all of this flavor in the session."""
-        return self._decide("approve", reason, session=session or None)
+        return self._decide({"decision": "approve", "reason": reason, "session": session or None})
 
     def deny(self, reason: Optional[str] = None) -> str:
-        return self._decide("deny", reason)
+        """Refuses it; `reason` is shown to the caller who asked."""
+        return self._decide({"decision": "deny", "reason": reason})
 
-    def _decide(self, decision: str, reason: Optional[str], **scope: Optional[bool]) -> str:
-        body = {"decision": decision, "reason": reason, **scope}
-        self.raw = self._transport.call("POST", f"/approvals/{self.id}",
-                                        body={name: value for name, value in body.items() if value is not None})
+    def _decide(self, body: Mapping[str, Any]) -> str:
+        self.raw = self._transport.call("POST", f"/approvals/{self.id}", body=given(body))
         return self.state

@@ -1,10 +1,11 @@
-"""What can go wrong, as exceptions: all of them are a `SandglassError`."""
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions of the client: all of them are a `SandglassError`."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Type
 
 if TYPE_CHECKING:
-    from .execution import Result
+    from .models import CodeResult, ResultBase
 
 
 class SandglassError(Exception):
@@ -44,7 +45,7 @@ class Forbidden(SandglassError):
 
 
 class NotFound(SandglassError):
-    """There is no such thing, or it belongs to somebody else."""
+    """The object does not exist, or belongs to another owner."""
 
 
 class Conflict(SandglassError):
@@ -77,10 +78,30 @@ class NotReady(SandglassError):
 class ExecutionFailed(SandglassError):
     """A program did not end with exit code 0; `result` is all that is known of it. See `Result.check`."""
 
-    def __init__(self, message: str, result: "Result") -> None:
+    def __init__(self, message: str, result: "ResultBase") -> None:
         super().__init__(message, code="execution_failed")
         self.result = result
 
+
+class CodeFailed(SandglassError):
+    """Code in a context ended with an exception, or was stopped; `result` has all of it. See `CodeResult.check`."""
+
+    def __init__(self, message: str, result: "CodeResult") -> None:
+        super().__init__(message, code="code_failed")
+        self.result = result
+
+
+class FileNotFound(NotFound):
+    """There is no such file, or it is not a directory."""
+
+
+class DiskFull(LimitReached):
+    """There is no space left in the sandbox."""
+
+
+_BY_CODE: Dict[str, Type[SandglassError]] = {
+    "file_not_found": FileNotFound, "not_a_directory": FileNotFound, "no_space": DiskFull,
+}
 
 _BY_STATUS: Dict[int, Type[SandglassError]] = {
     0: Unavailable, 400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound, 405: Invalid, 409: Conflict,
@@ -95,6 +116,9 @@ def error_from(status: int, headers: Mapping[str, str], body: Any) -> SandglassE
     said = detail.get("error")
     said = said if isinstance(said, dict) else {}
     kind = _BY_STATUS.get(status, SandglassError)
+    special = _BY_CODE.get(str(said.get("code")))
+    if special is not None and issubclass(special, kind):
+        kind = special
     error = kind(str(said.get("message") or f"the daemon answered {status}"),
                  code=str(said.get("code") or "unknown"), status=status, hint=str(said.get("hint") or ""),
                  retryable=bool(said.get("retryable")), request_id=headers.get("x-request-id", ""), detail=detail)

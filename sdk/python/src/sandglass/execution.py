@@ -1,79 +1,35 @@
+# Written by scripts/sdk from aio/execution.py: do not edit.
+# SPDX-License-Identifier: Apache-2.0
 """Programs in a session: what they returned, and handles of those that run."""
 from __future__ import annotations
 
-import base64
 import json
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterator, Dict, Mapping, Optional, Union
 
-from ._sse import read_events
-from ._transport import Answer
-from .errors import ExecutionFailed, Unavailable
+from .errors import Conflict, Unavailable
+from .models import ENDED, Chunk, ResultBase, chunk_of
+from ._flow import Callback, sleep, tell
+from ._transport import FOREVER, Answer
 
 if TYPE_CHECKING:
+    from . import types
     from .session import Session
-
-Argv = Union[str, Sequence[str]]
 
 WAIT_SECONDS = 60
 LOST_SECONDS = 30.0
 
 
-def request_body(program: Argv, options: Mapping[str, Any]) -> Dict[str, Any]:
-    """The body of an execution: a list is an argv, a text is a line for the shell. None is "not given"."""
-    body = {name: value for name, value in options.items() if value is not None}
-    if isinstance(program, str):
-        body["command"] = program
-    else:
-        body["argv"] = [str(word) for word in program]
-    return body
-
-
-class Result:
-    """An execution that has ended.
-
-    `state` is "exited", "timeout", "output_limit", "cancelled" or "crashed". `exit_code` is None when a signal ended it: then `signal`
-    has its number. `stdout` and `stderr` are text, with U+FFFD for bytes that are not UTF-8, and hold the beginning
-    and the end of a long output (`truncated`); `output()` gives every byte of it.
-    """
+class Result(ResultBase):
+    """An execution that has ended, see `ResultBase`; `output()` gives every byte of what it wrote."""
 
     def __init__(self, session: "Session", document: Mapping[str, Any]) -> None:
+        super().__init__(document)
         self.session = session
-        self.raw: Dict[str, Any] = dict(document)
-        self.id = str(document.get("id") or document.get("execution_id") or "")
-        self.state = str(document.get("state") or "")
-        self.exit_code: Optional[int] = document.get("exit_code")
-        self.signal: Optional[int] = document.get("signal")
-        self.reason = str(document.get("reason") or "")
-        self.error = str(document.get("error") or "")
-        self.stdout = str(document.get("stdout") or "")
-        self.stderr = str(document.get("stderr") or "")
-        self.truncated = bool(document.get("truncated"))
-        self.duration = float(document.get("duration_seconds") or 0.0)
-        self.files_were_reset = bool(document.get("files_were_reset"))
-        self.reset_reason = str(document.get("reset_reason") or "")
-        self.output_files: List[str] = [str(name) for name in document.get("output_files") or []]
-        self.session_files: List[Dict[str, Any]] = list(document.get("session_files") or [])
-
-    @property
-    def ok(self) -> bool:
-        return self.state == "exited" and self.exit_code == 0
-
-    def check(self) -> "Result":
-        """Itself if it ended with exit code 0; raises `ExecutionFailed` otherwise."""
-        if self.ok:
-            return self
-        how = f"exit code {self.exit_code}" if self.exit_code is not None else f"signal {self.signal}"
-        if self.state != "exited":
-            how = f"{self.state} {self.reason or self.error}".strip()
-        raise ExecutionFailed(f"execution {self.id}: {how}\n{self.stderr[-2000:]}".rstrip(), self)
 
     def output(self, stream: str = "stdout", offset: int = 0) -> bytes:
         """Every byte that was written to "stdout" or "stderr", from `offset` on."""
         return self.session.execution(self.id).output(offset, stream=stream)
-
-    def __repr__(self) -> str:
-        return f"<Result {self.id} {self.state} exit_code={self.exit_code} signal={self.signal}>"
 
 
 class Stdin:
@@ -93,12 +49,12 @@ class Stdin:
     def _send(self, data: bytes, eof: bool) -> int:
         answer = self._process.session.transport.open(
             "POST", self._process.path + "/stdin", [("eof", 1 if eof else None)], data,
-            {"Content-Type": "application/octet-stream"})
+            {"Content-Type": "application/octet-stream"}, timeout=FOREVER)
         return int(json.loads(answer.read() or b"{}").get("written", len(data)))
 
 
 class Process:
-    """An execution by its id: one that `Session.start` has begun, or any that the daemon knows."""
+    """An execution by its id: started by `Session.start`, or any other that the daemon knows."""
 
     def __init__(self, session: "Session", document: Mapping[str, Any]) -> None:
         self.session = session
@@ -107,11 +63,12 @@ class Process:
         self.path = f"{session.path}/executions/{self.id}"
         self.stdin = Stdin(self)
 
-    def refresh(self, wait: float = 0) -> Dict[str, Any]:
-        """What the daemon knows of it now; with `wait`, at its end but not later than that many seconds."""
-        query = [("wait", f"{wait:.3f}" if wait else None)]
-        self.raw = self.session.transport.call("GET", self.path, query, timeout=wait + 60)
-        return self.raw
+    def refresh(self, wait: float = 0) -> "types.Execution":
+        """The state of the execution now; with `wait`, at its end but not later than that many seconds."""
+        query = [("wait_seconds", f"{wait:.3f}" if wait else None)]
+        document: "types.Execution" = self.session.transport.call("GET", self.path, query, timeout=wait + 60)
+        self.raw = dict(document)
+        return document
 
     @property
     def state(self) -> str:
@@ -120,7 +77,8 @@ class Process:
 
     @property
     def has_ended(self) -> bool:
-        return self.state in ("exited", "timeout", "output_limit", "cancelled", "crashed")
+        """Whether it had ended when it was last seen."""
+        return self.state in ENDED
 
     def wait(self, timeout: Optional[float] = None) -> Result:
         """Its result, when it has ended. `TimeoutError` after `timeout` seconds: the program goes on then."""
@@ -133,6 +91,13 @@ class Process:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"execution {self.id} has not ended within {timeout} s")
 
+    def wait_for(self, *, output: Optional[str] = None, port: Optional[int] = None, stream: Optional[str] = None,
+                       offset: Optional[int] = None, timeout: float = 30) -> "types.WaitResult":
+        """Waits until it has written a text, or until something in the sandbox listens on a port; `met` says whether."""
+        query = [("output", output), ("port", port), ("stream", stream), ("offset", offset), ("timeout_seconds", timeout)]
+        met: "types.WaitResult" = self.session.transport.call("GET", self.path + "/wait", query, timeout=timeout + 60)
+        return met
+
     def signal(self, signal: Union[int, str], tree: bool = False) -> None:
         """Sends it a signal, by number or name; with `tree` to all processes that it has started, too."""
         name = signal if isinstance(signal, str) else int(signal)
@@ -144,55 +109,63 @@ class Process:
 
     def cancel(self) -> Result:
         """Ends it with its whole process tree; returns when it has ended."""
-        self.raw = self.session.transport.call("DELETE", self.path)
+        self.raw = self.session.transport.call("DELETE", self.path, timeout=FOREVER)
         return Result(self.session, self.raw)
 
     def output(self, offset: int = 0, stream: str = "stdout") -> bytes:
-        """What it has written so far, from `offset` on, counted from its first byte."""
-        answer = self.session.transport.open("GET", self.path + "/output", [("stream", stream), ("offset", offset)])
-        return answer.read()
+        """The output so far, from `offset` on, counted from its first byte."""
+        query = [("stream", stream), ("offset", offset)]
+        return (self.session.transport.open("GET", self.path + "/output", query)).read()
 
     def follow(self, offset: int = 0, stream: str = "stdout") -> Iterator[bytes]:
-        """What it writes from `offset` on, as it comes, until it has ended."""
+        """The output from `offset` on, as it comes, until the program has ended."""
         query = [("stream", stream), ("offset", offset), ("follow", 1)]
-        return self.session.transport.open("GET", self.path + "/output", query).pieces()
+        answer = self.session.transport.open("GET", self.path + "/output", query, timeout=FOREVER)
+        for piece in answer.pieces():
+            yield piece
+
+    def attach(self, stdout: int = 0, stderr: int = 0) -> "Stream":
+        """Its output as it comes, from these offsets on. Leaving it does not cancel the program."""
+        return Stream.attached(self, {"stdout": stdout, "stderr": stderr})
+
+    def write(self, data: Union[str, bytes]) -> int:
+        """As `stdin.write()`."""
+        return self.stdin.write(data)
+
+    def close_stdin(self) -> None:
+        """As `stdin.close()`."""
+        self.stdin.close()
 
     def __repr__(self) -> str:
         return f"<Process {self.id} {self.state}>"
 
 
-class Chunk(NamedTuple):
-    """Some bytes of an output, exactly as the program wrote them."""
-
-    stream: str
-    data: bytes
-    offset: int
-
-    @property
-    def text(self) -> str:
-        return self.data.decode(errors="replace")
-
-
 class Stream:
     """The output of a program while it runs: an iterator of `Chunk`.
 
-    Leaving it early (`close()`, or the end of its `with`) cancels the program. A connection that breaks is taken up
-    again where it was, so that no byte is missing or doubled while the daemon is replaced.
+    Leaving a stream of `Session.stream` early (`close()`, or the end of its `with`) cancels the program. A connection that
+    breaks is taken up again where it was, so that no byte is missing or doubled while the daemon is replaced.
     """
 
-    def __init__(self, session: "Session", answer: Answer) -> None:
+    def __init__(self, session: "Session", answer: Optional[Answer], process: "Process",
+                 offsets: Optional[Dict[str, int]] = None) -> None:
         self._session = session
-        self._answer: Optional[Answer] = answer
+        self._answer = answer
+        self._closed = False
         self._result: Optional[Result] = None
-        self._offsets = {"stdout": 0, "stderr": 0}
-        self.process = Process(session, {"id": answer.headers["x-sandglass-execution-id"]})
-        self._chunks = self._read(answer)
+        self.offsets = offsets or {"stdout": 0, "stderr": 0}
+        self.process = process
+        self._chunks = self._read()
+
+    @classmethod
+    def attached(cls, process: "Process", offsets: Dict[str, int]) -> "Stream":
+        return cls(process.session, None, process, offsets)
 
     def __iter__(self) -> "Stream":
         return self
 
     def __next__(self) -> Chunk:
-        return next(self._chunks)
+        return self._chunks.__next__()
 
     def wait(self) -> Result:
         """Reads to the end and returns the result."""
@@ -202,8 +175,15 @@ class Stream:
             self._result = self.process.wait()
         return self._result
 
+    def tell(self, on_stdout: Optional[Callback], on_stderr: Optional[Callback]) -> Result:
+        """Calls back with each text of the output; returns the result."""
+        for chunk in self._chunks:
+            tell(on_stdout if chunk.stream == "stdout" else on_stderr, chunk.text)
+        return self.wait()
+
     def close(self) -> None:
-        """Hangs up; a program that still runs is cancelled. Another thread may be reading meanwhile."""
+        """Hangs up; a program that `Session.stream` has started and that still runs is cancelled."""
+        self._closed = True
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.close()
@@ -214,42 +194,75 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _read(self, answer: Answer) -> Iterator[Chunk]:
-        try:
-            for name, data in read_events(answer):
-                if name == "exit":
-                    self.process.raw = json.loads(data)
-                    self._result = Result(self._session, self.process.refresh())
-                elif name in self._offsets:
-                    yield self._chunk(name, json.loads(data))
-        except Unavailable:
-            pass
-        if self._result is None and self._answer is not None:
-            yield from self._catch_up()
-
-    def _chunk(self, stream: str, event: Mapping[str, Any]) -> Chunk:
-        data = base64.b64decode(event["base64"]) if "base64" in event else str(event["text"]).encode()
-        offset = int(event["offset"])
-        self._offsets[stream] = offset + len(data)
-        return Chunk(stream, data, offset)
-
-    def _catch_up(self) -> Iterator[Chunk]:
-        """The rest, by offset, after the event stream has broken."""
+    def _read(self) -> Iterator[Chunk]:
         lost_since: Optional[float] = None
-        while self._result is None and self._answer is not None:
+        while self._result is None and not self._closed:
             try:
-                ended = self.process.refresh(1) and self.process.has_ended
-                for stream in self._offsets:
-                    offset = self._offsets[stream]
-                    data = self.process.output(offset, stream)
-                    self._offsets[stream] += len(data)
-                    if data:
-                        yield Chunk(stream, data, offset)
-                lost_since = None
-                if ended:
-                    self._result = Result(self._session, self.process.raw)
+                if self._answer is None:
+                    self._take_up()
+                for chunk in self._read_events():
+                    lost_since = None
+                    yield chunk
+            except Conflict:  # it ended a while ago
+                for chunk in self._read_rest():
+                    yield chunk
             except Unavailable:
                 lost_since = lost_since or time.monotonic()
+                if self._closed:
+                    return
                 if time.monotonic() - lost_since > LOST_SECONDS:
                     raise
-                time.sleep(0.1)
+                sleep(0.1)
+            finally:
+                self._drop()
+
+    def _drop(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.close()
+
+    def _take_up(self) -> None:
+        query = [(stream, offset) for stream, offset in self.offsets.items()]
+        self._answer = self._session.transport.open("GET", self.process.path + "/stream", query,
+                                                          headers={"Accept": "text/event-stream"}, timeout=FOREVER)
+
+    def _read_events(self) -> Iterator[Chunk]:
+        answer = self._answer
+        if answer is None:
+            return
+        for name, data, _ in answer.events():
+            if name in self.offsets:
+                chunk = chunk_of(name, json.loads(data))
+                self.offsets[name] = chunk.offset + len(chunk.data)
+                yield chunk
+            elif name == "exit":
+                self.process.refresh()
+                self._result = Result(self._session, self.process.raw)
+
+    def _read_rest(self) -> Iterator[Chunk]:
+        for stream, offset in list(self.offsets.items()):
+            data = self.process.output(offset, stream)
+            self.offsets[stream] += len(data)
+            if data:
+                yield Chunk(stream, data, offset)
+        self.process.refresh()
+        self._result = Result(self._session, self.process.raw)
+
+
+class Pty(Stream):
+    """A program with a terminal: what it prints is iterated over, `write()` types. Leaving it ends the program."""
+
+    def __enter__(self) -> "Pty":
+        return self
+
+    def write(self, data: Union[str, bytes]) -> int:
+        """Types something: lines end with "\\n" here."""
+        return self.process.stdin.write(data)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Changes the size of the terminal."""
+        self.process.resize(columns, rows)
+
+    def kill(self) -> Result:
+        """Ends the program."""
+        return self.process.cancel()

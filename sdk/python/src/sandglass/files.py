@@ -1,14 +1,22 @@
+# Written by scripts/sdk from aio/files.py: do not edit.
+# SPDX-License-Identifier: Apache-2.0
 """Files of a session."""
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
-from typing import IO, TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union
+import tarfile
+import tempfile
+from typing import IO, TYPE_CHECKING, Any, Iterator, Dict, List, Mapping, Optional, Union
 
-from ._transport import Answer
 from .errors import NotFound
+from .models import FileChange, FileInfo, GrepMatch
+from ._transport import FOREVER, Answer
 
 if TYPE_CHECKING:
+    from . import types
     from .session import Session
 
 
@@ -25,29 +33,48 @@ def save(pieces: Iterator[bytes], local: "os.PathLike[str] | str") -> None:
             os.unlink(partial)
 
 
-class FileInfo:
-    """What is known of a file: `path`, `name`, `type` ("file", "directory", "link", …), `size` in bytes, `mode` as a
-    number, `modified` as the daemon writes times; `raw` has the rest."""
+def _pack(files: "Mapping[str, Union[str, bytes]]") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, data in files.items():
+            body = data.encode() if isinstance(data, str) else data
+            member = tarfile.TarInfo(path)
+            member.size = len(body)
+            member.mode = 0o644
+            archive.addfile(member, io.BytesIO(body))
+    return packed.getvalue()
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self.raw: Dict[str, Any] = dict(document)
-        self.path = str(document["path"])
-        self.name = os.path.basename(self.path.rstrip("/"))
-        self.type = str(document["type"])
-        self.size = int(document["size"])
-        self.mode = int(str(document["mode"]), 8)
-        self.modified = str(document["modified"] or "")
 
-    @property
-    def is_file(self) -> bool:
-        return self.type == "file"
+class Watch:
+    """Changes of files as they happen: an iterator of `FileChange`. `close()` ends it, as does the end of its `with`."""
 
-    @property
-    def is_directory(self) -> bool:
-        return self.type == "directory"
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._changes = self._read()
 
-    def __repr__(self) -> str:
-        return f"<FileInfo {self.path} {self.type} {self.size}>"
+    def __iter__(self) -> "Watch":
+        return self
+
+    def __next__(self) -> FileChange:
+        return self._changes.__next__()
+
+    def _read(self) -> Iterator[FileChange]:
+        for name, data, _ in self._answer.events():
+            if name == "end":
+                return
+            if name not in ("watching", "shutdown"):
+                document = json.loads(data)
+                yield FileChange(name, str(document.get("path") or ""), bool(document.get("is_directory")))
+
+    def close(self) -> None:
+        """Stops watching."""
+        self._answer.close()
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Files:
@@ -58,38 +85,71 @@ class Files:
 
     def read(self, path: str) -> bytes:
         """All of a file."""
-        return self._open(path).read()
+        return (self._open(path)).read()
 
     def read_text(self, path: str, encoding: str = "utf-8") -> str:
-        return self.read(path).decode(encoding)
+        """All of a file, as text."""
+        return (self.read(path)).decode(encoding)
 
     def stream(self, path: str) -> Iterator[bytes]:
         """A file of any size, piece by piece."""
-        return self._open(path).pieces()
+        answer = self._open(path)
+        for piece in answer.pieces():
+            yield piece
 
-    def write(self, path: str, data: Union[str, bytes, IO[bytes]], mode: Optional[int] = None) -> None:
+    def write(self, path: str, data: Union[str, bytes, IO[bytes]], mode: Optional[int] = None) -> FileInfo:
         """Writes a file as a whole: readers see the old one or the new one. Missing directories are made.
 
         `data` may be an open binary file of any size. `mode` is like 0o755.
         """
         body = data.encode() if isinstance(data, str) else data
         query = [("path", path), ("mode", None if mode is None else f"{mode:04o}")]
-        self._session.transport.open("PUT", self._session.path + "/files", query, body,
-                                     {"Content-Type": "application/octet-stream"}).read()
+        answer = self._session.transport.open("PUT", self._session.path + "/files", query, body,
+                                                    {"Content-Type": "application/octet-stream"})
+        return FileInfo(json.loads(answer.read()))
+
+    def write_many(self, files: "Mapping[str, Union[str, bytes]]", path: str = ".") -> int:
+        """Writes several files in one request, by their paths below the directory `path`; returns how many."""
+        return (self.unpack(_pack(files), path))["unpacked"]
 
     def upload(self, local: "os.PathLike[str] | str", path: str) -> None:
-        """Copies a file from here into the session, with its mode."""
+        """Copies a file from here into the session, with its mode; a directory with all that is in it."""
+        if os.path.isdir(local):
+            with tempfile.TemporaryFile() as packed:
+                with tarfile.open(fileobj=packed, mode="w") as archive:
+                    archive.add(local, arcname=".")
+                packed.seek(0)
+                self.mkdir(path)
+                self.unpack(packed, path)
+            return
         with open(local, "rb") as file:
             self.write(path, file, mode=os.fstat(file.fileno()).st_mode & 0o777)
 
     def download(self, path: str, local: "os.PathLike[str] | str") -> None:
         """Copies a file from the session to here; the target changes only when all of it has come."""
-        save(self.stream(path), local)
+        save((self._open(path)).pieces(), local)
 
-    def list(self, path: str = ".", depth: int = 1) -> List[FileInfo]:
-        """What is in a directory, and with a larger `depth` in those below it."""
-        entries: List[FileInfo] = []
-        cursor: Optional[int] = None
+    def archive(self, path: str = ".") -> bytes:
+        """A directory as a tar archive."""
+        answer = self._session.transport.open("GET", self._session.path + "/archive", [("path", path)])
+        return answer.read()
+
+    def download_archive(self, local: "os.PathLike[str] | str", path: str = ".") -> None:
+        """A directory of any size, as a tar file here."""
+        answer = self._session.transport.open("GET", self._session.path + "/archive", [("path", path)])
+        save(answer.pieces(), local)
+
+    def unpack(self, archive: Union[bytes, IO[bytes]], path: str = ".") -> "types.Unpacked":
+        """Unpacks a tar archive into a directory; the answer names members that were `refused`."""
+        answer = self._session.transport.open("PUT", self._session.path + "/archive", [("path", path)], archive,
+                                                    {"Content-Type": "application/x-tar"})
+        unpacked: "types.Unpacked" = json.loads(answer.read())
+        return unpacked
+
+    def list(self, path: str = ".", depth: int = 1) -> "List[FileInfo]":
+        """The entries of a directory, and with a larger `depth` of those below it."""
+        entries: "List[FileInfo]" = []
+        cursor: Optional[str] = None
         while True:
             page = self._call("GET", "/list", [("path", path), ("depth", depth), ("cursor", cursor)])
             entries += [FileInfo(entry) for entry in page["entries"]]
@@ -97,10 +157,44 @@ class Files:
             if cursor is None:
                 return entries
 
+    def glob(self, pattern: str, path: str = ".", limit: Optional[int] = None, hidden: bool = False) -> "List[FileInfo]":
+        """Files whose path matches: `*`, `?` and `[a-z]` inside of a name, `**` for any directories."""
+        page = self._call("GET", "/glob", [("pattern", pattern), ("path", path), ("limit", limit),
+                                                 ("hidden", 1 if hidden else None)])
+        return [FileInfo(entry) for entry in page["entries"]]
+
+    def grep(self, pattern: str, path: str = ".", *, glob: Optional[str] = None, fixed: bool = False,
+                   ignore_case: bool = False, context: int = 0, limit: Optional[int] = None,
+                   hidden: bool = False) -> "List[GrepMatch]":
+        """Lines that match a POSIX extended regular expression, or with `fixed` a plain text."""
+        page = self._call("GET", "/grep", [
+            ("pattern", pattern), ("path", path), ("glob", glob), ("literal", 1 if fixed else None),
+            ("ignore_case", 1 if ignore_case else None), ("context", context or None), ("limit", limit),
+            ("hidden", 1 if hidden else None)])
+        return [GrepMatch(line["path"], line["line"], line["text"], line["match"]) for line in page["lines"]]
+
+    def edit(self, path: str, old: str, new: str, replace_all: bool = False) -> int:
+        """Replaces a text that occurs exactly once, or everywhere with `replace_all`; returns how often.
+
+        `Conflict` with the code "match_count" when it occurs another number of times: nothing has changed then.
+        """
+        edited = self._call("POST", "/edit",
+                                  body={"path": path, "old": old, "new": new, "replace_all": replace_all})
+        return int(edited["replacements"])
+
+    def watch(self, path: str = ".", recursive: bool = False) -> Watch:
+        """Changes below a directory from now on."""
+        query = [("path", path), ("recursive", 1 if recursive else None)]
+        answer = self._session.transport.open("GET", self._session.path + "/files/watch", query,
+                                                    headers={"Accept": "text/event-stream"}, timeout=FOREVER)
+        return Watch(answer)
+
     def stat(self, path: str) -> FileInfo:
+        """The type, size, owner and times of a file."""
         return FileInfo(self._call("GET", "/stat", [("path", path)]))
 
     def exists(self, path: str) -> bool:
+        """Whether there is a file or directory."""
         try:
             self.stat(path)
         except NotFound as problem:
@@ -119,7 +213,7 @@ class Files:
         self._call("POST", "/mkdir", body={"path": path})
 
     def move(self, source: str, target: str, replace: bool = False) -> None:
-        """Renames a file or directory; one that is in its place goes only with `replace`."""
+        """Renames a file or directory; an existing target is replaced only with `replace`."""
         self._call("POST", "/move", body={"from": source, "to": target, "replace": replace})
 
     def _open(self, path: str) -> Answer:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sandboxes for tests, and none of them left afterwards.
 
 Fixtures: `sandbox` (a fresh session for each test), `sandbox_session` (one for each worker process) and
@@ -137,7 +138,7 @@ class _Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """xdist starts a worker, also in place of one that crashed: it gets an owner that we know."""
+        """xdist starts a worker, also in place of a crashed one: it gets an owner that we know."""
         if self.is_wanted():
             self.connect()
             self.owners.append(mint_owner())
@@ -209,7 +210,7 @@ class _Plugin:
         self.problems += told.get("problems", [])
 
     def find_leaks(self, owner: str) -> List[str]:
-        """Sessions of a worker that is gone; those of one that was killed are ended by the daemon right now."""
+        """Sessions of a worker that is gone; the daemon ends those of a killed worker right now."""
         client = self.connect().with_owner(owner)
         deadline = time.monotonic() + GONE_SECONDS
         try:
@@ -279,7 +280,7 @@ def sandglass_client(request: pytest.FixtureRequest) -> Client:
 
 @pytest.fixture
 def sandbox(request: pytest.FixtureRequest, sandglass_client: Client) -> Iterator[Session]:
-    """A fresh session, named after the test and destroyed after it. `@pytest.mark.sandbox(memory="512m")` and the like
+    """A fresh session, named after the test and destroyed after it. `@pytest.mark.sandbox(memory_bytes="512m")` and the like
     are its create options."""
     marker = request.node.get_closest_marker("sandbox")
     options: Dict[str, Any] = dict(marker.kwargs) if marker else {}

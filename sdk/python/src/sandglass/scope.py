@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scopes: an owner whose sessions end with us, however we end."""
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, List, Optional
 
-from ._transport import Answer, Transport
+from ._transport import FOREVER, Answer, Transport
 from .errors import Conflict, SandglassError, Unavailable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def mint_owner() -> str:
-    """An owner for a scope that nobody can guess, written as the daemon writes its own."""
+    """A random owner for a scope, written as the daemon writes its own."""
     number = secrets.randbits(128)
     return "scp_" + "".join(_DIGITS[number >> shift & 31] for shift in range(125, -1, -5))
 
@@ -43,7 +44,8 @@ class _Lease:
 
     def _open(self, owner: Optional[str]) -> Answer:
         body = json.dumps({"owner": owner} if owner else {}).encode()
-        return self._transport.open("POST", "/scopes", (), body, {"Content-Type": "application/json"})
+        return self._transport.open("POST", "/scopes", (), body, {"Content-Type": "application/json"},
+                                    timeout=FOREVER)
 
     @staticmethod
     def _first_line(answer: Answer) -> str:
@@ -146,7 +148,7 @@ class Scope:
         try:
             self.destroyed = [str(name) for name in self._client.delete_all()["destroyed"]]
         finally:
-            # The daemon ends whatever came meanwhile, or if it could not be asked.
+            # The daemon ends sessions that came meanwhile, and all of them if it could not be asked.
             self._lease.close()
             self._client.close()
             self._client = None
