@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shared by the scripts: where the project is, and installing Debian packages that are missing.
 # Quiet when there is nothing to do.
 
