@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Any harness, in any language: what it makes with the command line or the API is gone at its end.
 exec sandglass scope -- sh -c '
     session=$(sandglass session create --memory 256m)

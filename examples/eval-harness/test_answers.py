@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Untrusted answers, each checked in a sandbox of its own.
 
     pip install ./sdk/python pytest pytest-xdist
@@ -15,7 +16,7 @@ ANSWERS = {
 CHECK = "from answer import add\nassert add(2, 3) == 5\nprint('passed')\n"
 
 
-@pytest.mark.sandbox(memory="256m", network="none")
+@pytest.mark.sandbox(memory_bytes="256m", network="none")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answer(sandbox, name, record_property):
     sandbox.files.write("answer.py", ANSWERS[name])
