@@ -17,6 +17,7 @@ struct verifier {
     struct audit_summary *summary;
     struct chain chain;
     struct chain head; /* how far the newest log went */
+    bool is_newest;    /* the log that a daemon may be writing */
     bool has_head;
     bool head_seen; /* the line that it names is there, and is that line */
 };
@@ -78,6 +79,13 @@ static void check_line(struct verifier *verifier, char *line, size_t length, uin
     verifier->summary->lines++;
 }
 
+/* A daemon is writing the line, or was killed while it did. A line that was complete once and was
+ * cut off afterwards is named by the head, and so it is missed at the end. */
+static bool line_is_incomplete(const struct verifier *verifier, const char *line, size_t length)
+{
+    return verifier->is_newest && line[length - 1] != '\n';
+}
+
 static int check_file(struct verifier *verifier, const char *path, struct error *err)
 {
     FILE *file = fopen(path, "re");
@@ -89,8 +97,13 @@ static int check_file(struct verifier *verifier, const char *path, struct error 
     if (!file)
         return error_sys(err, "open %s", path);
     verifier->path = path;
-    for (uint64_t number = 1; (length = getline(&line, &size, file)) > 0; number++)
+    for (uint64_t number = 1; (length = getline(&line, &size, file)) > 0; number++) {
+        if (line_is_incomplete(verifier, line, (size_t)length)) {
+            verifier->summary->is_open = true;
+            break;
+        }
         check_line(verifier, line, (size_t)length, number);
+    }
     failed = ferror(file);
     fclose(file);
     free(line);
@@ -120,9 +133,11 @@ int audit_verify(const char *const *paths, size_t count, audit_finding_fn *on_fi
     *out = (struct audit_summary){ 0 };
     if (count)
         read_head(&verifier, paths[count - 1]);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        verifier.is_newest = i + 1 == count;
         if (check_file(&verifier, paths[i], err) < 0)
             return -1;
+    }
     if (verifier.has_head && !verifier.head_seen)
         report(&verifier, 0, "lines at the end are missing or were replaced");
     return 0;

@@ -191,6 +191,11 @@ class Daemon:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def audit_lines(self):
+        """The complete lines of the audit log; the daemon may be writing another one behind them."""
+        log = self.state / "audit.log"
+        return [json.loads(line) for line in log.read_text().split("\n")[:-1]] if log.exists() else []
+
     def stop(self, seconds=30):
         if self.process and self.process.poll() is None:
             self.process.terminate()

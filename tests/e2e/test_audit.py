@@ -22,14 +22,9 @@ def log_of(daemon):
     return daemon.state / "audit.log"
 
 
-def lines(daemon):
-    path = log_of(daemon)
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def wait_for_line(daemon, **wanted):
     def find():
-        return next((line for line in lines(daemon) if all(line.get(k) == v for k, v in wanted.items())), None)
+        return next((line for line in daemon.audit_lines() if all(line.get(k) == v for k, v in wanted.items())), None)
     return wait_for(find, f"a line with {wanted}")
 
 
@@ -55,7 +50,7 @@ def test_changes_are_written_with_who_and_what_became_of_them(audited):
     assert wait_for_line(daemon, method="DELETE", owner="bob")["status"] == 404
     assert wait_for_line(daemon, type="session.ended", session=session)["data"]["reason"] == "deleted"
     wait_for_line(daemon, method="DELETE", owner="ann", status=200)
-    assert not [line for line in lines(daemon) if line.get("method") == "GET"]
+    assert not [line for line in daemon.audit_lines() if line.get("method") == "GET"]
     assert "hush-1" not in log_of(daemon).read_text()
     assert log_of(daemon).stat().st_mode & 0o777 == 0o600
     code, report = verify(log_of(daemon))
@@ -87,7 +82,7 @@ def test_executions_and_the_ends_of_sandboxes_are_written_with_their_reasons(aud
     assert wait_for_line(daemon, type="sandbox.destroyed", session=session)["data"]["reason"] == "teardown"
     daemon.execute(session, ["true"])
     daemon.api("DELETE", f"/sessions/{session}", expect=200)
-    ended = wait_for(lambda: [line for line in lines(daemon) if line["type"] == "sandbox.destroyed"][1:], "its second end")
+    ended = wait_for(lambda: [line for line in daemon.audit_lines() if line["type"] == "sandbox.destroyed"][1:], "its second end")
     assert ended[0]["data"]["generation"] == 2 and ended[0]["data"]["reason"]
     assert verify(log_of(daemon))[0] == 0
 
@@ -117,10 +112,10 @@ def test_a_killed_daemon_tells_afterwards_what_its_log_lacks(audited):
         checked = subprocess.run([SANDGLASS, "audit", "verify", str(log_of(daemon))], capture_output=True, text=True, timeout=30)
         assert checked.returncode == 0 and "complete" not in checked.stdout and "was killed" in checked.stdout
         daemon.start()
-        told += [line for line in lines(daemon) if line.get("recovered") and line["type"] != "audit.started"]
+        told += [line for line in daemon.audit_lines() if line.get("recovered") and line["type"] != "audit.started"]
 
     def found_in_log():
-        return [(line["type"], line["data"].get("execution_id") or line["session"]) for line in lines(daemon) if "data" in line]
+        return [(line["type"], line["data"].get("execution_id") or line["session"]) for line in daemon.audit_lines() if "data" in line]
 
     wait_for(lambda: last <= {what for _, what in found_in_log()}, "they are begun, or known never to have begun")
     daemon.stop()
@@ -147,13 +142,13 @@ def test_the_chain_goes_on_over_restarts_and_kills(audited):
     daemon = audited()
     for _ in range(3):
         daemon.session()
-        wait_for(lambda: lines(daemon), "something is written")
+        wait_for(lambda: daemon.audit_lines(), "something is written")
         daemon.kill()
         daemon.start()
     daemon.stop()
     code, report = verify(log_of(daemon))
     assert code == 0, report
-    assert [line["seq"] for line in lines(daemon)] == list(range(1, report["lines"] + 1))
+    assert [line["seq"] for line in daemon.audit_lines()] == list(range(1, report["lines"] + 1))
 
 
 def test_a_rotated_log_goes_on_in_a_new_file(audited):
@@ -188,7 +183,7 @@ def test_every_kind_of_tampering_is_found_in_its_line(audited):
     daemon = audited()
     for _ in range(5):
         daemon.session()
-    wait_for(lambda: len(lines(daemon)) >= 5, "five lines")
+    wait_for(lambda: len(daemon.audit_lines()) >= 5, "five lines")
     daemon.stop()
     original = log_of(daemon).read_text().splitlines()
     assert verify(log_of(daemon))[0] == 0

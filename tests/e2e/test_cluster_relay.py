@@ -200,14 +200,9 @@ def test_the_home_writes_the_audit_log_and_counts_for_the_caller(pair):
     headers = {"X-Sandglass-On-Behalf-Of": "ann"}
     session = a.api("POST", "/sessions", {"node": "a"}, expect=201, headers=headers).json["id"]
     answer = b.api("POST", f"/sessions/{session}/keepalive", {"timeout": 100}, expect=200, headers=headers)
-    told = wait_for(lambda: [line for line in lines_of_log(a) if line.get("request_id") == answer.headers["x-request-id"]], "it is in the log")
+    told = wait_for(lambda: [line for line in a.audit_lines() if line.get("request_id") == answer.headers["x-request-id"]], "it is in the log")
     assert [(line["owner"], line["status"], line["relayed_by"], line["session"]) for line in told] == [("ann", 200, "b", session)]
-    assert not [line for line in lines_of_log(b) if line.get("request_id") == answer.headers["x-request-id"]]
-
-
-def lines_of_log(daemon):
-    path = daemon.state / "audit.log"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    assert not [line for line in b.audit_lines() if line.get("request_id") == answer.headers["x-request-id"]]
 
 
 # --- who may say that a request was relayed --------------------------------------------------------

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator decides by settings: rules for commands, one-shot runs only, the interpreter, slots above the cap."""
-import json
 import os
 
 import pytest
@@ -22,8 +21,7 @@ def ruled(make_daemon):
 
 def audited(daemon, **wanted):
     def find():
-        lines = [json.loads(line) for line in (daemon.state / "audit.log").read_text().splitlines()]
-        return next((line for line in lines if all(line.get(k) == v for k, v in wanted.items())), None)
+        return next((line for line in daemon.audit_lines() if all(line.get(k) == v for k, v in wanted.items())), None)
     return wait_for(find, f"an audited {wanted}")
 
 

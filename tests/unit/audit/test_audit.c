@@ -120,6 +120,15 @@ static void write_log(const char *text)
     fclose(file);
 }
 
+static void append(const char *text)
+{
+    FILE *file = fopen(path, "a");
+
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
 static void lines_are_written_in_order_and_only_for_us(void **state UNUSED)
 {
     scoped(free) char *text = NULL;
@@ -143,12 +152,8 @@ static void a_new_process_goes_on_with_the_chain(void **state UNUSED)
 
 static void half_a_line_of_a_killed_process_goes(void **state UNUSED)
 {
-    FILE *file;
-
     write_lines(3);
-    file = fopen(path, "a");
-    fputs("{\"seq\":4,\"prev\":\"00", file);
-    fclose(file);
+    append("{\"seq\":4,\"prev\":\"00");
     write_lines(1);
     assert_good(4);
 }
@@ -208,6 +213,37 @@ static void a_cut_off_end_is_found(void **state UNUSED)
     assert_int_equal(verify(paths, 1, &finding, &findings), 8);
     assert_int_equal(findings, 1);
     assert_int_equal(finding.line, 0);
+    assert_non_null(strstr(finding.message, "missing"));
+}
+
+static void a_line_that_is_being_written_is_no_finding(void **state UNUSED)
+{
+    const char *const paths[] = { path };
+    struct audit_finding finding = { 0 };
+    struct audit_summary summary = { 0 };
+    struct error err = { 0 };
+
+    write_lines(3);
+    append("{\"seq\":4,\"prev\":\"00");
+    assert_int_equal(audit_verify(paths, 1, note_finding, &finding, &summary, &err), 0);
+    assert_int_equal(summary.findings, 0);
+    assert_int_equal(summary.lines, 3);
+    assert_true(summary.is_open);
+}
+
+static void a_line_that_was_cut_in_two_is_found(void **state UNUSED)
+{
+    const char *const paths[] = { path };
+    struct audit_finding finding = { .line = 99 };
+    scoped(free) char *text = NULL;
+    uint64_t findings;
+
+    write_lines(9);
+    text = read_log();
+    strstr(text, "{\"seq\":9")[20] = '\0';
+    write_log(text);
+    assert_int_equal(verify(paths, 1, &finding, &findings), 8);
+    assert_int_equal(findings, 1);
     assert_non_null(strstr(finding.message, "missing"));
 }
 
@@ -391,6 +427,8 @@ int main(void)
         SCENE(a_moved_log_is_followed_by_a_new_one),
         SCENE(an_edited_line_is_named),
         SCENE(a_cut_off_end_is_found),
+        SCENE(a_line_that_is_being_written_is_no_finding),
+        SCENE(a_line_that_was_cut_in_two_is_found),
         SCENE(a_disk_that_is_full_loses_lines_but_not_the_chain),
         SCENE(a_log_that_was_closed_is_whole),
         SCENE(a_log_without_its_end_was_interrupted),
