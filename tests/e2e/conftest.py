@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -76,10 +77,12 @@ class Answer:
 
 
 def free_port():
-    """A TCP port of the loopback that nobody has at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port of the loopback that nobody has at the moment, and that the kernel gives to nobody by itself: it is below the ephemeral ones."""
+    while True:
+        port = random.randrange(10000, 30000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Daemon:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import issuer
-from conftest import SANDGLASS, Answer, wait_for
+from conftest import SANDGLASS, Answer, free_port, wait_for
 from key_file import bearer, keyed, keys  # noqa: F401  (fixtures)
 
 
@@ -329,12 +329,6 @@ def test_keys_come_over_tls_from_whom_the_certificate_names(with_tokens, serve_k
 
 
 # --- web pages -----------------------------------------------------------------------------------
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
 
 class TcpDaemon:
     """A running daemon asked over TCP, with headers as they are given."""

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, SANDGLASS, wait_for
+from conftest import ROOT, SANDGLASS, free_port, wait_for
 
 SOURCE = str(ROOT / "sdk" / "python" / "src")
 sys.path.insert(0, SOURCE)
@@ -357,9 +356,7 @@ def test_the_environment_says_where_and_for_whom(direct, monkeypatch):
 
 
 def test_tcp_works_as_unix_sockets_do(monkeypatch, make_daemon):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     daemon = make_daemon(backend="direct", start=False)
     config = daemon.directory / "sandglass.yaml"
     config.write_text(json.dumps(daemon.settings))

@@ -10,8 +10,8 @@ import time
 import pytest
 
 import issuer
-from conftest import wait_for
-from test_auth import TcpDaemon, free_port
+from conftest import free_port, wait_for
+from test_auth import TcpDaemon
 
 
 class SecureDaemon:
