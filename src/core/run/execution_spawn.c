@@ -209,8 +209,9 @@ static void start(struct execution *execution)
 
 /* --- a key that must be known first ------------------------------------------------------------ */
 
-/* Where nodes share the store, another one may take the session over before the record is written:
- * it would not know the key, and the program would run twice. */
+/* A daemon that is killed before the record is written leaves a program whose key the next daemon
+ * does not know, and another node that takes the session over does not know it either: the same
+ * request would run the program twice. */
 struct first_record {
     struct store_ticket ticket;
     struct core *core; /* borrowed */
@@ -239,8 +240,7 @@ static void on_first_record(struct store_ticket *ticket)
 
 static bool needs_first_record(const struct execution *execution)
 {
-    return execution->facts.key && execution->core->parts.node &&
-           execution->run->spawn.record != FIRST_RECORD_WRITTEN;
+    return execution->facts.key && execution->run->spawn.record != FIRST_RECORD_WRITTEN;
 }
 
 static void wait_for_first_record(struct execution *execution)

@@ -307,15 +307,15 @@ static void a_process_is_forgotten_only_when_its_end_is_durable(void **state)
     release(execution);
 }
 
-/* Another node that took the session over would not know the key, and run the program again. */
-static void among_several_nodes_a_keyed_program_starts_only_when_its_key_is_recorded(void **state)
+/* The next daemon, or another node that took the session over, would not know the key, and run the
+ * program again. */
+static void a_keyed_program_starts_only_when_its_key_is_recorded(void **state)
 {
     struct execution_request keyed = { .argv = true_argv, .key = "once", .timeout_ms = -1 };
     struct execution *first, *other;
 
     (void)state;
     release(start_simple()); /* the sandbox is there */
-    world.core->parts.node = "a";
     fake_store_hold(world.store, true);
     first = start(&keyed);
     assert_int_equal(fake_programs_count(), 1);
@@ -325,7 +325,6 @@ static void among_several_nodes_a_keyed_program_starts_only_when_its_key_is_reco
     world_settle(&world);
     assert_int_equal(fake_programs_count(), 3);
     assert_int_equal(execution_facts(first)->state, EXECUTION_RUNNING);
-    world.core->parts.node = NULL;
     release(first);
     release(other);
 }
@@ -1453,7 +1452,7 @@ int main(void)
         TEST(too_many_arguments_are_refused_before_anything_is_sent),
         TEST(more_executions_than_allowed_are_refused),
         TEST(a_repeated_key_gives_the_same_execution),
-        TEST(among_several_nodes_a_keyed_program_starts_only_when_its_key_is_recorded),
+        TEST(a_keyed_program_starts_only_when_its_key_is_recorded),
         TEST(what_is_not_found_ends_with_127_and_its_name),
         TEST(what_is_not_executable_ends_with_126),
         TEST(a_full_process_table_is_the_callers_answer),
