@@ -60,7 +60,8 @@ struct answer {
     enum answer_stage stage;
     struct session_op op;
     struct execution_search search;
-    char session_id[ID_SIZE]; /* where it is looked for */
+    char session_id[ID_SIZE];   /* where it is looked for */
+    struct execution *repeated; /* a reference: the one in memory that has the key */
     bool is_answered;
     struct execute execute;
 };
@@ -71,6 +72,8 @@ static void answer_free(struct answer *answer)
         session_op_cancel(&answer->op);
     if (answer->stage == ANSWER_RUNNING)
         execute_fini(&answer->execute);
+    if (answer->repeated)
+        execution_unref(answer->repeated);
     free(answer->repeat_key);
     free(answer->env);
     free(answer->secrets);
@@ -317,8 +320,13 @@ static void on_recorded(struct execution_search *search, const struct found_exec
 {
     struct answer *answer = container_of(search, struct answer, search);
 
-    if (!answer->request || found->live)
+    if (!answer->request)
         return;
+    if (found->live) { /* it may end before it is joined: then its key still has to find it */
+        execution_ref(found->live);
+        answer->repeated = found->live;
+        return;
+    }
     answer->is_answered = true;
     reply_recorded(answer, found);
 }
