@@ -20,11 +20,6 @@
 
 enum { LIST_MAXIMUM = 16 * 1024 * 1024, VALID_MAXIMUM_S = 366 * 24 * 3600 };
 
-static int64_t now_wall_s(const struct request *request)
-{
-    return clock_wall_us(loop_clock(request->faces->parts.loop)) / 1000000;
-}
-
 /* --- documents ------------------------------------------------------------------------------- */
 
 static void put_entry(void *user, const struct storage_entry *entry)
@@ -83,8 +78,9 @@ static void reply_file(struct request *request, const char *session_id, const ch
 
 /* {name, size, url, expires_at}; size is left out when it is negative. */
 static void reply_url(struct request *request, int status, const char *name, int64_t size,
-                      int64_t expires_wall_s)
+                      int64_t valid_ms)
 {
+    int64_t expires_wall_s = clock_wall_s_after(loop_clock(request->faces->parts.loop), valid_ms);
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(16 * 1024);
     struct json_writer json = JSON_WRITER(&text);
     scoped(free) char *path =
@@ -136,14 +132,14 @@ static void on_stored(void *user, uint64_t size, const struct error *err)
 {
     struct upload *upload = user;
     struct request *request = upload->request;
-    int64_t valid_s = request->faces->parts.config->storage.valid_for_ms / 1000;
+    int64_t valid_ms = request->faces->parts.config->storage.valid_for_ms;
 
     if (!request_finish(request)) {
         request->state = NULL;
         if (err)
             request_fail(request, err);
         else
-            reply_url(request, 201, upload->name, (int64_t)size, now_wall_s(request) + valid_s);
+            reply_url(request, 201, upload->name, (int64_t)size, valid_ms);
     }
     upload_free(upload);
 }
@@ -230,8 +226,7 @@ static void post_url(struct request *request)
     if (fd < 0)
         refuse_unknown(request, name);
     else
-        reply_url(request, 201, name, (int64_t)entry.size,
-                  now_wall_s(request) + wish.valid_ms / 1000);
+        reply_url(request, 201, name, (int64_t)entry.size, wish.valid_ms);
 }
 
 /* --- every caller with a URL ----------------------------------------------------------------- */

@@ -171,7 +171,6 @@ static void reply_url(struct request *request, const struct port_token *token)
 static void post_url(struct request *request)
 {
     struct wish wish = { .expires_ms = VALID_DEFAULT_MS };
-    int64_t now_s = clock_wall_us(loop_clock(request->core->loop)) / 1000000;
     struct port_token token = { 0 };
     struct error err = { 0 };
 
@@ -181,7 +180,7 @@ static void post_url(struct request *request)
         return;
     }
     memcpy(token.session_id, request->session_id, sizeof(token.session_id));
-    token.expires_wall_s = now_s + (wish.expires_ms + 999) / 1000;
+    token.expires_wall_s = clock_wall_s_after(loop_clock(request->core->loop), wish.expires_ms);
     token.generation = (uint64_t)wish.generation;
     reply_url(request, &token);
 }

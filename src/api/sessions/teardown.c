@@ -69,7 +69,8 @@ static void post_token(struct request *request)
         request_fail(request, &err);
         return;
     }
-    token.expires_wall_s = now_wall_s(request) + wish.valid_ms / 1000;
+    token.expires_wall_s =
+        clock_wall_s_after(loop_clock(request->faces->parts.loop), wish.valid_ms);
     token.grace_ms = wish.grace_ms;
     token.number = session_new_teardown_number(request->session);
     memcpy(token.session_id, session_id(request->session), sizeof(token.session_id));

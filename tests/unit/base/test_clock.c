@@ -73,6 +73,19 @@ static void a_time_out_of_range_is_the_nearest_one(void **state UNUSED)
     assert_string_equal(text, "9999-12-31T23:59:59.999Z");
 }
 
+static void a_duration_is_over_at_a_whole_second_and_never_early(void **state UNUSED)
+{
+    struct simulated_clock clock;
+
+    simulated_clock_init(&clock, 0, 5 * 1000000);
+    assert_int_equal(clock_wall_s_after(&clock.clock, 1000), 6);
+    simulated_clock_advance(&clock, 1);
+    assert_int_equal(clock_wall_s_after(&clock.clock, 1000), 7);
+    simulated_clock_advance(&clock, 949999);
+    assert_int_equal(clock_wall_s_after(&clock.clock, 50), 6);
+    assert_int_equal(clock_wall_s_after(&clock.clock, 51), 7);
+}
+
 static void assert_parsed(const char *text, int64_t expected)
 {
     int64_t wall_us;
@@ -119,6 +132,7 @@ int main(void)
         cmocka_unit_test(times_are_written_as_rfc_3339_and_read_back),
         cmocka_unit_test(every_date_is_the_one_of_the_c_library),
         cmocka_unit_test(a_time_out_of_range_is_the_nearest_one),
+        cmocka_unit_test(a_duration_is_over_at_a_whole_second_and_never_early),
         cmocka_unit_test(a_fraction_counts_by_its_digits),
         cmocka_unit_test(what_is_not_a_time_in_utc_is_refused),
     };
