@@ -264,8 +264,12 @@ enum archive_packing workspace_archive_packing(const struct sandbox *sandbox)
     const struct session *session = sandbox->order.session;
 
     if (!session || !sandbox->core->observer->keeps_files(session) || !sandbox->connection.agent ||
-        sandbox_asks_backend(sandbox) || workflow_is_running(&sandbox->workflow) ||
         sandbox_has_ended(sandbox))
+        return PACK_NOTHING;
+    /* The change ends before the files are packed. */
+    if (sandbox->state == SANDBOX_FREEZING || sandbox->state == SANDBOX_THAWING)
+        return PACK_FROZEN;
+    if (sandbox_asks_backend(sandbox) || workflow_is_running(&sandbox->workflow))
         return PACK_NOTHING;
     if (sandbox->state == SANDBOX_FROZEN || sandbox->state == SANDBOX_FROZEN_BY_OTHERS)
         return PACK_FROZEN;
