@@ -91,6 +91,8 @@ size_t str_utf8_unfinished(const unsigned char *text, size_t length)
         unsigned char byte = text[length - back];
         size_t wants = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
 
+        if (byte == 0xc0 || byte == 0xc1 || byte > 0xf4)
+            return 0; /* no sequence begins with it */
         if ((byte & 0xc0) != 0x80)
             return wants > back ? back : 0;
     }

@@ -51,6 +51,22 @@ static void only_well_formed_utf8_without_nul_passes(void **state UNUSED)
     ASSERT_NOT_UTF8("\xc3(");
 }
 
+#define UNFINISHED(text) str_utf8_unfinished((const unsigned char *)(text), sizeof(text) - 1)
+
+static void only_a_beginning_that_can_be_finished_is_unfinished(void **state UNUSED)
+{
+    assert_int_equal(UNFINISHED(""), 0);
+    assert_int_equal(UNFINISHED("ab"), 0);
+    assert_int_equal(UNFINISHED("a\xc3"), 1);
+    assert_int_equal(UNFINISHED("a\xe2\x82"), 2);
+    assert_int_equal(UNFINISHED("a\xf4\x8f\xbf"), 3);
+    assert_int_equal(UNFINISHED("a\xe2\x82\xac"), 0);
+    assert_int_equal(UNFINISHED("a\xc0"), 0);
+    assert_int_equal(UNFINISHED("a\xc1"), 0);
+    assert_int_equal(UNFINISHED("a\xf5\x80"), 0);
+    assert_int_equal(UNFINISHED("a\xff"), 0);
+}
+
 static void distance_counts_edits(void **state UNUSED)
 {
     assert_int_equal(str_distance("", ""), 0);
@@ -234,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_compared_also_when_one_is_missing),
         cmocka_unit_test(only_well_formed_utf8_without_nul_passes),
+        cmocka_unit_test(only_a_beginning_that_can_be_finished_is_unfinished),
         cmocka_unit_test(distance_counts_edits),
         cmocka_unit_test(whole_numbers_are_strict),
         cmocka_unit_test(durations_have_units),
