@@ -667,6 +667,11 @@ static void redis_drain(struct store *base)
         store->commit.flight = FLIGHT_UNSENT;
     list_move_all(&store->syncing.next, &store->syncing.waiting);
     list_move_all(&store->syncing.waiting, &store->syncing.next);
+    if (store->fenced.code != ERR_NONE) { /* the server refuses them for good */
+        store->away = store->fenced;
+        give_up(store);
+        return;
+    }
     store->reach = REACH_FIRST;
     loop = loop_new(&clock_system);
     if (start_link(store, loop, &err) < 0)
