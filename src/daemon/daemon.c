@@ -831,6 +831,25 @@ static void on_core_started(struct core *core UNUSED, const struct error *failur
     daemon_stop(daemon, false);
 }
 
+/* Being asked to leave again does not make that shorter. The signals are blocked meanwhile: a watch
+ * that stops gives its signal back its default, which would end the daemon. */
+static void stop_signals(struct daemon *daemon)
+{
+    static const int numbers[] = { SIGHUP, SIGINT, SIGTERM };
+    sigset_t blocked, before;
+
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
+        sigaddset(&blocked, numbers[i]);
+    sigprocmask(SIG_BLOCK, &blocked, &before);
+    signal_watch_stop(&daemon->on_hup);
+    signal_watch_stop(&daemon->on_int);
+    signal_watch_stop(&daemon->on_term);
+    for (size_t i = 0; i < ARRAY_LENGTH(numbers) && daemon->state == DAEMON_LEAVING; i++)
+        signal(numbers[i], SIG_IGN);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 /* -1 when the daemon could not begin anew. */
 static int daemon_run(struct daemon *daemon, struct error *err)
 {
@@ -848,17 +867,11 @@ static int daemon_run(struct daemon *daemon, struct error *err)
     if (daemon->state != DAEMON_REJOINING)
         daemon->state = DAEMON_LEAVING;
     io_watch_stop(&daemon->leash);
-    signal_watch_stop(&daemon->on_hup);
-    signal_watch_stop(&daemon->on_int);
-    signal_watch_stop(&daemon->on_term);
-    if (daemon->state == DAEMON_REJOINING) {
-        *err = daemon->failure;
-        return err->code == ERR_NONE ? 0 : -1;
-    }
-    /* We are leaving; being asked again does not make that shorter. */
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGINT, SIG_IGN);
-    return 0;
+    stop_signals(daemon);
+    if (daemon->state != DAEMON_REJOINING)
+        return 0;
+    *err = daemon->failure;
+    return err->code == ERR_NONE ? 0 : -1;
 }
 
 /* Until the store and the threads owe no answer, and what was done in the end of a turn is done. */
