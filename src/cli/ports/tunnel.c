@@ -318,14 +318,20 @@ unsigned tunnel_port(const struct tunnel *tunnel)
     return listener_port(tunnel->listener);
 }
 
-static void serve(struct tunnel *tunnel)
+/* Whoever reads the address may end the tunnel at once. */
+static int serve(struct tunnel *tunnel)
 {
+    int code;
+
     tunnel->is_alone = true;
     for (size_t i = 0; i < ARRAY_LENGTH(ending_signals); i++)
         signal_watch_start(&tunnel->signals[i], tunnel->cli->loop, ending_signals[i], on_signal);
-    loop_run(tunnel->cli->loop);
+    code = tell(tunnel);
+    if (code == 0)
+        loop_run(tunnel->cli->loop);
     for (size_t i = 0; i < ARRAY_LENGTH(ending_signals); i++)
         signal_watch_stop(&tunnel->signals[i]);
+    return code;
 }
 
 int tunnel_run(struct cli *cli, const struct tunnel_wish *wish)
@@ -338,9 +344,7 @@ int tunnel_run(struct cli *cli, const struct tunnel_wish *wish)
         tunnel = tunnel_open(cli, wish, &err);
     if (!tunnel)
         return cli_fail(cli, &err);
-    code = tell(tunnel);
-    if (code == 0)
-        serve(tunnel);
+    code = serve(tunnel);
     if (tunnel->state == TUNNEL_FAILS) {
         cli->json = false; /* stdout has its document already */
         code = cli_fail(cli, &tunnel->err);
