@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A headless Chromium, driven through its DevTools by the standard library alone."""
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -23,12 +24,14 @@ class Tab:
     def __init__(self, browser, target):
         self.browser, self.id, self.number, self.held = browser, target["id"], 0, b""
         path = target["webSocketDebuggerUrl"].split("/", 3)[3]
-        self.socket = socket.create_connection(("127.0.0.1", browser.port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", browser.port), timeout=60)
         key = base64.b64encode(os.urandom(16)).decode()
         self.socket.sendall(f"GET /{path} HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
         while b"\r\n\r\n" not in self.held:
-            self.held += self.socket.recv(65536)
+            piece = self.socket.recv(65536)
+            assert piece, "the browser has hung up"
+            self.held += piece
         assert self.held.startswith(b"HTTP/1.1 101"), self.held
         self.held = self.held.split(b"\r\n\r\n", 1)[1]
 
@@ -66,10 +69,18 @@ class Tab:
         return result["result"].get("value")
 
     def wait_for(self, expression, what):
-        return wait_for(lambda: self.evaluate(expression), what)
+        """Also while a page is left for the next one: an expression that runs then has no value."""
+        def look():
+            with contextlib.suppress(AssertionError):
+                return self.evaluate(expression)
+            return None
+        return wait_for(look, what)
 
     def reload(self):
+        """Returns when the old page is gone."""
+        self.evaluate("window.isLeft = true")
         self.call("Page.reload")
+        self.wait_for("!window.isLeft", "the old page is left")
 
     def close(self):
         """As a user closes a tab."""
@@ -87,7 +98,7 @@ class Browser:
         self.port = int(port_file.read_text().split()[0])
 
     def devtools(self, method, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path)
             body = connection.getresponse().read()

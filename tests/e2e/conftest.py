@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the end-to-end tests: a daemon of one's own, its CLI and API, and a check that nothing is left."""
+import collections
 import contextlib
 import http.client
 import json
@@ -76,13 +77,23 @@ class Answer:
         return self.complete(json.loads(self.body))
 
 
+claims = collections.deque()  # of the ports that were given out last
+
+
 def free_port():
-    """A TCP port of the loopback that nobody has at the moment, and that the kernel gives to nobody by itself: it is below the ephemeral ones."""
+    """A TCP port of the loopback that nobody has at the moment, and that the kernel gives to nobody by itself: it is below the ephemeral ones.
+    Other test processes of this host do not get it either, while the caller has not bound it yet."""
     while True:
         port = random.randrange(10000, 30000)
+        claim = socket.socket(socket.AF_UNIX)
         with socket.socket() as probe, contextlib.suppress(OSError):
+            claim.bind(f"\0sandglass-test-port-{port}")
             probe.bind(("127.0.0.1", port))
+            claims.append(claim)
+            if len(claims) > 64:
+                claims.popleft().close()
             return port
+        claim.close()
 
 
 class Daemon:
@@ -124,7 +135,7 @@ class Daemon:
 
     def start(self):
         self.spawn()
-        wait_for(self.is_ready, "the daemon is ready:\n" + self.log(), 20)
+        wait_for(self.is_ready, "the daemon is ready:\n" + self.log(), 60)
         return self
 
     def is_ready(self):
@@ -226,8 +237,8 @@ class Daemon:
         return count
 
 
-# Marks what this run makes: other daemons on the machine are not our business.
-INSTANCE = f"e2e-{os.getpid()}"
+# Marks what this run makes: other daemons on the machine are not our business. No other mark begins with it.
+INSTANCE = f"e2e-{os.getpid():07d}"
 
 
 def read_process(pid):
@@ -245,10 +256,12 @@ def read_process(pid):
 
 def has_open(pid, directory):
     """Whether a process has something below the directory open."""
-    try:
-        return any(str(directory) in os.readlink(entry) for entry in os.scandir(f"/proc/{pid}/fd"))
-    except OSError:
-        return False
+    with contextlib.suppress(OSError):  # it has ended, or is not for us to look at
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                if str(directory) in os.readlink(f"/proc/{pid}/fd/{name}"):
+                    return True
+    return False
 
 
 def our_processes(directory):
@@ -282,6 +295,15 @@ def our_cgroups():
 def leftovers(directory):
     return {"processes": our_processes(directory), "mounts": our_mounts(directory), "cgroups": our_cgroups(),
             **real_engine.leftovers(INSTANCE), **real_cluster.leftovers(INSTANCE)}
+
+
+def what_is_left(directory):
+    """Of the leftovers what there is. Looked at twice before it is nothing: a process may fork and end while the others are looked at."""
+    for _ in range(2):
+        left = {kind: items for kind, items in leftovers(directory).items() if items}
+        if left:
+            return left
+    return {}
 
 
 def backend_of(item):
@@ -344,10 +366,9 @@ def work():
     path = tempfile.mkdtemp(prefix="sgt-")
     os.chmod(path, 0o711)
     yield pathlib.Path(path)
-    deadline = time.monotonic() + 15
-    while any(leftovers(path).values()) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 30
+    while (left := what_is_left(path)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    left = {kind: items for kind, items in leftovers(path).items() if items}
     if left:
         remove_leftovers(left)
     shutil.rmtree(path, ignore_errors=True)

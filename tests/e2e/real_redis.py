@@ -5,11 +5,22 @@ import functools
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
 
 IN_USE = os.environ.get("SANDGLASS_STORE") == "redis"
+
+
+def takes_connections(path):
+    """Whether it listens, for everybody: the socket is there before that."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return path.stat().st_mode & 0o777 == 0o777
 
 
 @functools.cache
@@ -27,8 +38,8 @@ def socket_path():
         shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(stop)
-    deadline = time.monotonic() + 10
-    while not path.exists():
+    deadline = time.monotonic() + 30
+    while not takes_connections(path):
         assert server.poll() is None and time.monotonic() < deadline, "redis-server did not start"
         time.sleep(0.01)
     return path

@@ -53,7 +53,7 @@ class Link:
         self.near.close()
         self.far.close()
         if self.process:
-            self.process.wait(10)
+            self.process.wait(30)
 
 
 class Proxy:

@@ -39,7 +39,7 @@ class Terminal:
             except OSError:
                 pass
 
-    def expect(self, text, seconds=10):
+    def expect(self, text, seconds=30):
         """Reads until `text` has been shown and forgets what came before its end."""
         deadline = time.monotonic() + seconds
         while text not in self.seen:
@@ -48,13 +48,14 @@ class Terminal:
             self.read()
         self.seen = self.seen[self.seen.index(text) + len(text):]
 
-    def wait(self, seconds=10):
+    def wait(self, seconds=30):
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:
             if time.monotonic() > deadline:
                 pytest.fail(f"no end within {seconds} s; the terminal shows {self.seen!r}")
             self.read()
-        self.read(0)
+        while select.select([self.master], [], [], 0)[0]:
+            self.read(0)
         return self.process.returncode
 
     def is_raw(self):
