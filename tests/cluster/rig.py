@@ -117,7 +117,7 @@ class Rig:
 
     def read_witness(self):
         """What programs have said: token, session, node, time. A line that is cut off was not written by a program of ours."""
-        for line in (self.witness / "ran").read_text().splitlines():
+        for line in (self.witness / "ran").read_text().split("\n")[:-1]:
             words = line.split()
             if len(words) == 4:
                 self.recorder.add("ran", token=words[0], session=words[1], node=words[2], at=float(words[3]))

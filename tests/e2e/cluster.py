@@ -13,6 +13,7 @@ import pytest
 from conftest import free_port, wait_for
 
 MISSING = not shutil.which("redis-server")
+LEASE = 6  # seconds; a node that stands still for less than two of them goes on serving
 needs_redis = pytest.mark.skipif(MISSING, reason="there is no redis-server here")
 
 
@@ -26,7 +27,16 @@ class Redis:
         self.process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", self.socket, "--unixsocketperm", "777", "--dir",
                                          self.directory, "--save", "", "--appendonly", "no", "--logfile", self.directory / "log"],
                                         stdin=subprocess.DEVNULL)
-        wait_for(self.socket.exists, "the Redis server answers")
+        wait_for(self.answers, "the Redis server answers")
+
+    def answers(self):
+        """Its socket is there before it listens."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(20)
+            client.connect(str(self.socket))
+            client.sendall(b"PING\r\n")
+            return client.recv(64).startswith(b"+PONG")
+        return False
 
     def stop(self):
         if self.process:
@@ -84,7 +94,7 @@ class Cluster:
     def __getitem__(self, name):
         return self.nodes[name]
 
-    def settings(self, name, port, lease="2s", labels=None, scheme="http", ca=None, **more):
+    def settings(self, name, port, lease=f"{LEASE}s", labels=None, scheme="http", ca=None, **more):
         node = {"id": name, "address": f"{scheme}://127.0.0.1:{port}", "lease": lease, "secret_file": str(self.secret)}
         if ca:
             node["ca"] = str(ca)

@@ -68,12 +68,12 @@ def pools(request):
 @pytest.fixture
 def make(make_daemon, work):
     """make(pools, **settings of kubernetes) starts a daemon that claims from them; without a pool of its own."""
-    def start(pools, **settings):
+    def start(pools, start=True, **settings):
         path = work / "kubeconfig"
         pools.kubeconfig(path)
         path.chmod(0o644)
         return make_daemon(backend="kubernetes", settings={"pool": {"size": 0}, "sandbox": LIMITS, "kubernetes": {
-            "kubeconfig": str(path), "namespace": pools.namespace, "kind": "claim", "warm_pool": "sandglass", **settings}})
+            "kubeconfig": str(path), "namespace": pools.namespace, "kind": "claim", "warm_pool": "sandglass", **settings}}, start=start)
     return start
 
 
@@ -98,6 +98,14 @@ def refusal(daemon, **body):
         answer = daemon.api("POST", f"/sessions/{answer.json['id']}/executions", {"command": "true"}, timeout=120)
     assert answer.status >= 400, answer.json
     return answer.json["error"]
+
+
+def readiness(daemon):
+    """What it answers to those who ask whether it is ready; None while nobody answers."""
+    try:
+        return daemon.request("GET", "/readyz").status
+    except OSError:
+        return None
 
 
 def claimed(pools):
@@ -211,10 +219,12 @@ def test_claims_and_pods_of_others_are_left_alone(played, make):
 
 def test_a_cluster_without_agent_sandbox_says_so(server, make):
     server.namespace, server.kubeconfig = "default", server.write_kubeconfig
-    daemon = make(server)
+    daemon = make(server, start=False)
+    daemon.spawn()
+    wait_for(lambda: readiness(daemon) == 502, "it is known what the cluster lacks")  # before that it says that it is ready, or nothing yet
     error = refusal(daemon)
     assert error["code"] == "claims_not_installed" and "extensions.agents.x-k8s.io/v1beta1" in error["message"], error
-    assert daemon.request("GET", "/readyz").status == 502
+    assert readiness(daemon) == 502
     assert "the cluster is not ready for kubernetes.kind: claim" in daemon.log()
     doctor = daemon.cli("doctor")
     assert "SandboxClaim" in doctor.stdout + doctor.stderr, doctor

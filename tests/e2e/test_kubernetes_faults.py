@@ -54,7 +54,7 @@ def start(daemon, session, command):
 
 
 def result(daemon, path):
-    return wait_for(lambda: (record := daemon.api("GET", path, expect=200).json)["state"] != "running" and record, "the program has ended", 60)
+    return wait_for(lambda: (record := daemon.api("GET", path, expect=200).json)["state"] != "running" and record, "the program has ended", 120)
 
 
 def crash_of(daemon, path):
@@ -182,7 +182,7 @@ def test_no_byte_is_missing_when_streams_are_cut_in_an_interval(make, server):
     session = daemon.session(auto_restart=False)
     run(daemon, session, "true")
     with Cutter(server, 0.5) as cutter:
-        path = start(daemon, session, "i=0; while [ $i -lt 20 ]; do seq $((i * 150000)) $((i * 150000 + 149999)); sleep 0.15; i=$((i + 1)); done")
+        path = start(daemon, session, "i=0; while [ $i -lt 20 ]; do seq $((i * 150000)) $((i * 150000 + 149999)); sleep 0.3; i=$((i + 1)); done")
         record = result(daemon, path)
     assert (record["state"], record["exit_code"]) == ("exited", 0), record
     assert cutter.cuts > 4
@@ -197,7 +197,7 @@ def test_a_storm_of_429_makes_no_pod_twice(make, server):
     """Whatever is asked for is refused for two seconds: afterwards everything is there once, and the server was not asked more often than it wants."""
     daemon = make()
     run(daemon, daemon.session(), "true")
-    asked = len(server.requests)
+    asked, begin = len(server.requests), time.monotonic()
     fault = server.fail(r".*/pods(\?|/|$)", 429, times=10**6, retry_after=1)
     server.cut_streams()
 
@@ -207,10 +207,10 @@ def test_a_storm_of_429_makes_no_pod_twice(make, server):
     with concurrent.futures.ThreadPoolExecutor(6) as executor:
         used = [executor.submit(use, number) for number in range(6)]
         time.sleep(2)  # for which the storm goes on
+        during, lasted = len(server.requests) - asked, time.monotonic() - begin
         fault.times = 0
-        during = len(server.requests) - asked
         assert [one.result() for one in used] == [f"{number}\n" for number in range(6)]
-    assert during <= 6 * 4, server.requests[asked:]
+    assert during <= 6 * (2 + lasted), server.requests[asked:]
     assert len(pods(server)) == 7 and len({pod["metadata"]["labels"]["sandglass.io/sandbox"] for pod in pods(server)}) == 7
 
 
@@ -258,7 +258,7 @@ def test_a_network_that_nobody_enforces_is_refused_where_it_is_required(server, 
     settings = {"kubeconfig": str(path), "image": "played:1"}
     refused = make_daemon(backend="kubernetes", start=False, settings={"sandbox": {"require": ["network"]}, "pool": {"size": 0}, "kubernetes": settings})
     refused.spawn()
-    assert refused.process.wait(20) != 0
+    assert refused.process.wait(60) != 0
     assert "kubernetes.network_enforced" in refused.log(), refused.log()
     daemon = make_daemon(backend="kubernetes", settings={"sandbox": {"require": ["network"]}, "pool": {"size": 0},
                                                          "kubernetes": {**settings, "network_enforced": True}})
@@ -285,7 +285,7 @@ def test_an_image_that_no_node_has_is_named(make, server):
 
 
 def test_the_schedulers_message_is_told(make, server):
-    daemon = make(schedule_timeout="1s")
+    daemon = make(schedule_timeout="5s")
     server.unschedulable = "0/3 nodes are available: 3 Insufficient memory."
     status, error = refusal(daemon)
     assert status == 429 and error["code"] == "unschedulable" and "3 Insufficient memory" in error["message"], error
@@ -349,5 +349,5 @@ def test_credentials_that_need_programs_are_refused(make, server, work, make_dae
     path.chmod(0o644)
     daemon = make_daemon(backend="kubernetes", start=False, settings={"kubernetes": {"kubeconfig": str(path), "image": "played:1"}})
     daemon.spawn()
-    assert daemon.process.wait(20) != 0
+    assert daemon.process.wait(60) != 0
     assert words in daemon.log() and "not supported" in daemon.log(), daemon.log()

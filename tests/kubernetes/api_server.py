@@ -57,6 +57,11 @@ class Fault:
         return True
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # a connection that finds no place in the queue is made a second later
+
+
 class ApiServer:
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
@@ -64,6 +69,7 @@ class ApiServer:
         self.store = objects.Store()
         self.pods = {}  # that run, by namespace and name
         self.lock = threading.Lock()
+        self.pod_lock = threading.Lock()  # a pod that is being made is not deleted half made
         self.faults = []
         self.requests = []  # "METHOD PATH", in the order in which they came
         self.missing_images, self.denied = set(), set()  # of images; of "VERB RESOURCE" that RBAC refuses
@@ -78,11 +84,10 @@ class ApiServer:
 
     def listen(self):
         make_certificate(self.directory)
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Handler,), {"played": self}))
+        server = Server(("127.0.0.1", 0), type("Handler", (Handler,), {"played": self}))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         self.url = f"https://127.0.0.1:{server.server_address[1]}"
         return server
@@ -147,18 +152,23 @@ class ApiServer:
         if name and not POD_NAME.match(name):
             raise objects.Refused(422, "Invalid", f"Pod \"{name}\" is invalid: metadata.name: Invalid value: \"{name}\": a lowercase RFC 1123 subdomain must consist of lower case "
                                   "alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character", name=name, kind="Pod")
-        made = self.store.create("pods", namespace, item, "v1")
 
         def begin(target):
             target["status"] = {"phase": "Pending", "qosClass": "Guaranteed"}
             if self.unschedulable:
                 target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": self.unschedulable}]
-        made = self.store.change("pods", namespace, name, begin)
-        if not self.unschedulable:
-            self.pods[namespace, name] = pod_runner.Pod(self.store, made, self.directory / "pods", self.missing_images)
+        with self.pod_lock:
+            self.store.create("pods", namespace, item, "v1")
+            made = self.store.change("pods", namespace, name, begin)
+            if not self.unschedulable:
+                self.pods[namespace, name] = pod_runner.Pod(self.store, made, self.directory / "pods", self.missing_images)
         return made
 
     def delete_pod(self, namespace, name, options):
+        with self.pod_lock:
+            return self.end_or_remove(namespace, name, options)
+
+    def end_or_remove(self, namespace, name, options):
         item = self.store.get("pods", namespace, name)
         wanted = options.get("preconditions", {}).get("uid")
         if wanted and wanted != item["metadata"]["uid"]:
@@ -332,11 +342,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.played.streams.discard(self.connection)
 
     def watch(self):
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
         with self.stream():
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
             self.tell_events()
             self.wfile.write(b"0\r\n\r\n")
 
@@ -382,13 +392,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         process = pod.exec(container, query.get("command", []), query.get("stdin", ["false"])[0] in ("1", "true")) if pod else None
         if not process:
             raise objects.Refused(500, "InternalError", f"Internal error occurred: error executing command in container: container not found (\"{container}\")")
-        self.send_response(101)
-        for name, value in (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", exec_stream.accept_key(self.headers["Sec-WebSocket-Key"])),
-                            ("Sec-WebSocket-Protocol", protocol)):
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.flush()
         with self.stream():
+            self.send_response(101)
+            for name, value in (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", exec_stream.accept_key(self.headers["Sec-WebSocket-Key"])),
+                                ("Sec-WebSocket-Protocol", protocol)):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.flush()
             exec_stream.Exec(self.connection, process, lambda count: self.played.cut_after is not None and count > self.played.cut_after).run()
 
 

@@ -36,6 +36,11 @@ class World:
         self.api.call("POST", self.pods, self.pod(name, command, **spec))
         return self.wait(name, phase)
 
+    def start_for_exec(self, name):
+        """The played one says Running while its container is being made."""
+        self.start(name)
+        api.wait_for(lambda: self.kubectl("exec", name, "--", "true").returncode == 0, f"{name} takes programs", 60)
+
     def wait(self, name, phase):
         return api.wait_for(lambda: (pod := self.api.pod(name, self.namespace))["status"]["phase"] == phase and pod, f"{name} is {phase}", 60)
 
@@ -145,7 +150,7 @@ def test_a_watch_tells_a_life(world):
     assert listed["items"] == [] and listed["kind"] == "PodList"
     world.start("life")
     world.delete("life")
-    events = world.events(2, labelSelector="test%3Dlife", resourceVersion=listed["metadata"]["resourceVersion"], allowWatchBookmarks="true")
+    events = world.events(5, labelSelector="test%3Dlife", resourceVersion=listed["metadata"]["resourceVersion"], allowWatchBookmarks="true")
     kinds = [event["type"] for event in events if event["type"] != "BOOKMARK"]
     assert kinds[0] == "ADDED" and kinds[-1] == "DELETED" and set(kinds[1:-1]) == {"MODIFIED"}
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
@@ -178,7 +183,7 @@ def test_a_list_comes_in_parts(world):
 
 
 def test_exec_carries_bytes_and_the_exit_status(world):
-    world.start("exec")
+    world.start_for_exec("exec")
     data = os.urandom(300_000)
     assert world.kubectl("exec", "-i", "exec", "--", "cat", input=data).stdout == data
     result = world.kubectl("exec", "exec", "--", "sh", "-c", "echo out; echo err >&2; exit 3", text=True)
@@ -240,7 +245,7 @@ def test_a_lost_answer_has_been_obeyed(played):
 
 
 def test_a_cut_stream_leaves_the_program(played):
-    played.start("cut")
+    played.start_for_exec("cut")
     played.server.cut_streams(after=1000)
     assert played.kubectl("exec", "cut", "--", "sh", "-c", "head -c 100000 /dev/zero").returncode != 0
     played.server.cut_streams()
