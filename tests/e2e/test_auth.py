@@ -67,7 +67,7 @@ def test_no_header_query_cookie_or_body_chooses_the_owner(keys, keyed):
 
 def raw(daemon, text):
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(10)
+        connection.settimeout(30)
         connection.connect(str(daemon.socket))
         connection.sendall(text.encode())
         return connection.recv(65536)
@@ -78,13 +78,13 @@ def test_new_and_revoked_keys_are_noticed(keys, keyed):
     daemon = keyed()
     assert status(daemon, bearer(first["key"])) == 200
     second = keys.create("bob")
-    wait_for(lambda: status(daemon, bearer(second["key"])) == 200, "the new key is taken", 3)
+    wait_for(lambda: status(daemon, bearer(second["key"])) == 200, "the new key is taken")
     assert keys.command("revoke", first["id"]).returncode == 0
-    wait_for(lambda: status(daemon, bearer(first["key"])) == 401, "the revoked key is refused", 3)
+    wait_for(lambda: status(daemon, bearer(first["key"])) == 401, "the revoked key is refused")
     assert status(daemon, bearer(second["key"])) == 200
     third = keys.create("cem")
     daemon.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: status(daemon, bearer(third["key"])) == 200, "SIGHUP reads keys", 3)
+    wait_for(lambda: status(daemon, bearer(third["key"])) == 200, "SIGHUP reads keys")
 
 
 def test_keys_are_stored_hashed_and_listed_with_their_last_use(keys, keyed):
@@ -111,19 +111,19 @@ def test_the_last_use_of_a_key_survives_a_restart(keys, keyed):
         return next(row["last_used_at"] for row in rows if row["id"] == other["id"])
 
     other = keys.create("bob")
-    wait_for(lambda: status(daemon, bearer(other["key"])) == 200, "the key is taken", 3)
+    wait_for(lambda: status(daemon, bearer(other["key"])) == 200, "the key is taken")
     before = last_use()
     daemon.stop()
     daemon.start()
-    assert before and wait_for(last_use, "the last use is known again", 3) == before
+    assert before and wait_for(last_use, "the last use is known again") == before
 
 
 def test_wrong_credentials_are_throttled_for_their_address_only(keys, keyed):
     key, fresh = keys.create("ann")["key"], keys.create("bob")["key"]
-    daemon = keyed(failure_limit=5)
+    daemon = keyed(failure_limit=2)  # in a minute: the next one is half a minute away
     assert status(daemon, bearer(key)) == 200
     seen = [status(daemon, bearer(f"sg_{i:064x}")) for i in range(8)]
-    assert seen == [401] * 5 + [429] * 3
+    assert seen == [401] * 2 + [429] * 6
     limited = daemon.request("GET", "/api/v1/whoami", headers=bearer(fresh))
     assert limited.status == 429 and int(limited.headers["retry-after"]) >= 1
     assert status(daemon, bearer(key)) == 200, "a caller who is known does not wait"
@@ -132,8 +132,7 @@ def test_wrong_credentials_are_throttled_for_their_address_only(keys, keyed):
 def test_a_principal_has_a_rate_and_is_told_when_to_come_back(keys, keyed):
     ann, bob = keys.create("ann")["key"], keys.create("bob")["key"]
     daemon = keyed(http={"rate_limit": 1, "rate_burst": 5})
-    seen = [status(daemon, bearer(ann)) for _ in range(8)]
-    assert seen[:5] == [200] * 5 and 429 in seen[5:]
+    assert [status(daemon, bearer(ann)) for _ in range(5)] == [200] * 5
     limited = wait_for(lambda: (a := daemon.request("GET", "/api/v1/whoami", headers=bearer(ann))).status == 429 and a,
                        "the rate is over")
     assert limited.json["error"]["code"] == "rate_limited" and limited.json["error"]["retryable"]
@@ -146,15 +145,16 @@ def test_open_answers_go_on_when_their_key_is_revoked(keys, keyed):
     made = keys.create("ann")
     daemon = keyed()
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(10)
+    connection.settimeout(30)
     connection.connect(str(daemon.socket))
     connection.sendall(f"GET /api/v1/events HTTP/1.1\r\nHost: x\r\nX-API-Key: {made['key']}\r\n\r\n".encode())
     assert connection.recv(65536).startswith(b"HTTP/1.1 200")
     assert keys.command("revoke", made["id"]).returncode == 0
-    wait_for(lambda: status(daemon, bearer(made["key"])) == 401, "the revoked key is refused", 3)
+    wait_for(lambda: status(daemon, bearer(made["key"])) == 401, "the revoked key is refused")
     connection.settimeout(0.2)
-    with pytest.raises(socket.timeout):
-        assert connection.recv(1) != b"", "the stream was closed"
+    with pytest.raises(socket.timeout):  # which the end of the stream does not raise
+        while connection.recv(65536):
+            pass
     connection.close()
 
 
@@ -265,9 +265,14 @@ def test_clocks_may_differ_by_a_minute(signing, with_tokens):
 
 def test_a_known_token_still_expires(signing, with_tokens):
     daemon = with_tokens(issuer.jwks(signing["EdDSA"]), skew=0)
-    token = issuer.token(signing["EdDSA"], exp=time.time() + 1.5)
-    assert status(daemon, bearer(token)) == 200
-    wait_for(lambda: status(daemon, bearer(token)) == 401, "the token has expired", 5)
+
+    def known():
+        """A token that was taken; the machine may be slower than one lives."""
+        token = issuer.token(signing["EdDSA"], exp=time.time() + 1.5)
+        return status(daemon, bearer(token)) == 200 and token
+
+    token = wait_for(known, "a token is taken")
+    wait_for(lambda: status(daemon, bearer(token)) == 401, "the token has expired")
 
 
 def test_a_rotated_file_of_keys_is_read_again(signing, with_tokens, work):
@@ -276,7 +281,7 @@ def test_a_rotated_file_of_keys_is_read_again(signing, with_tokens, work):
     assert status(daemon, bearer(issuer.token(old))) == 200
     (work / "jwks.new").write_text(issuer.jwks(fresh))
     os.replace(work / "jwks.new", work / "jwks.json")
-    wait_for(lambda: status(daemon, bearer(issuer.token(fresh))) == 200, "the new key is known", 3)
+    wait_for(lambda: status(daemon, bearer(issuer.token(fresh))) == 200, "the new key is known")
     assert status(daemon, bearer(issuer.token(old))) == 401
 
 
@@ -288,10 +293,10 @@ def test_an_unknown_key_is_fetched_at_once_and_never_more_often_than_the_cooldow
     server.text = issuer.jwks(old, fresh)
     time.sleep(1.1)  # the cooldown, which is what is tested
     assert status(daemon, bearer(issuer.token(fresh))) == 200, "the request waits for the fetch"
-    fetched = server.requests
+    fetched, begin = server.requests, time.monotonic()
     for i in range(20):
         assert status(daemon, bearer(issuer.token(fresh, header={"kid": f"made-up-{i}"}))) == 401
-    assert server.requests <= fetched + 2
+    assert server.requests <= fetched + 2 + int(time.monotonic() - begin), "one in each cooldown"
 
 
 def test_while_the_issuer_is_away_its_keys_go_on(with_tokens, serve_keys):
@@ -313,7 +318,7 @@ def test_without_any_keys_of_the_issuer_the_daemon_says_so(with_tokens, serve_ke
     assert answer.status == 503 and answer.json["error"]["code"] == "issuer_unavailable"
     assert daemon.request("GET", "/healthz").status == 200
     server.text = issuer.jwks(key)
-    wait_for(lambda: status(daemon, bearer(issuer.token(key))) == 200, "the keys are there", 5)
+    wait_for(lambda: status(daemon, bearer(issuer.token(key))) == 200, "the keys are there")
 
 
 def test_keys_come_over_tls_from_whom_the_certificate_names(with_tokens, serve_keys, work):
@@ -340,9 +345,9 @@ class TcpDaemon:
 
     def request(self, method, path, headers=None, body=None):
         if self.context:
-            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.context)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=self.context)
         else:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.putrequest(method, path, skip_host="Host" in (headers or {}))
             for name, value in (headers or {}).items():

@@ -47,7 +47,7 @@ def test_the_exit_code_is_the_programs(daemon, code, status):
 
 
 def test_a_timeout_is_124(daemon):
-    result = daemon.cli("execute", "--timeout", f"{500 * SLOWER}ms", "--code", "print('before', flush=True)\nwhile True: pass")
+    result = daemon.cli("execute", "--timeout", f"{max(5000, 500 * SLOWER)}ms", "--code", "print('before', flush=True)\nwhile True: pass")
     assert (result.returncode, result.stdout) == (124, "before\n")
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -48,6 +49,14 @@ def run_events(daemon, session, context, code, **options):
 
 def text_of(result):
     return [item["data"]["text/plain"] for item in result["results"]]
+
+
+BEGUN = "import os, time\nopen('begun', 'w').close()\n"  # code that tells that it runs
+UNTIL_GO = "while not os.path.exists('go'):\n    time.sleep(0.01)\n"
+
+
+def wait_for_file(daemon, session, name):
+    wait_for(lambda: daemon.api("GET", f"/sessions/{session}/files?path={name}").status == 200, f"there is a file {name}")
 
 
 # --- Python
@@ -159,22 +168,27 @@ def test_an_interrupt_ends_the_code_and_keeps_the_context(daemon, session):
     context = make_context(daemon, session)
     run(daemon, session, context, "x = 5")
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        sleeper = pool.submit(run, daemon, session, context, "import time\ntime.sleep(60)")
-        wait_for(lambda: daemon.api("GET", f"/sessions/{session}/contexts/{context}").json["state"] == "busy", "it is busy")
-        wait_for(lambda: daemon.api("POST", f"/sessions/{session}/contexts/{context}/interrupt", {}, expect=200)
-                 and sleeper.done(), "it is interrupted")
+        sleeper = pool.submit(run, daemon, session, context, BEGUN + "time.sleep(60)")
+        wait_for_file(daemon, session, "begun")
+        assert daemon.api("GET", f"/sessions/{session}/contexts/{context}").json["state"] == "busy"
+        daemon.api("POST", f"/sessions/{session}/contexts/{context}/interrupt", {}, expect=200)
         assert (sleeper.result()["state"], sleeper.result()["error"]["name"]) == ("interrupted", "KeyboardInterrupt")
     assert text_of(run(daemon, session, context, "x")) == ["5"]
 
 
 def test_a_timeout_interrupts_and_then_replaces(make_daemon):
+    daemon = make_daemon(settings={"exec": {"grace": "20s"}})
+    session = daemon.session()
+    context = make_context(daemon, session)
+    run(daemon, session, context, "x = 5\nimport time")
+    polite = run(daemon, session, context, "time.sleep(60)", timeout=0.2)
+    assert (polite["state"], polite["context_lost"], text_of(run(daemon, session, context, "x"))) == ("timeout", False, ["5"])
     daemon = make_daemon(settings={"exec": {"grace": "300ms"}})
     session = daemon.session()
     context = make_context(daemon, session)
-    polite = run(daemon, session, context, "x = 5\nimport time\ntime.sleep(60)", timeout=0.2)
-    assert (polite["state"], polite["context_lost"], text_of(run(daemon, session, context, "x"))) == ("timeout", False, ["5"])
+    run(daemon, session, context, "x = 5\nimport time")
     deaf = run(daemon, session, context, "while True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass",
-               timeout=0.2)
+               timeout=3)  # it has to come behind the first try
     assert (deaf["state"], deaf["context_lost"]) == ("timeout", True)
     after = run(daemon, session, context, "'x' in globals()")
     assert (text_of(after), after["replaced"]) == (["False"], "a run did not end in time")
@@ -250,9 +264,15 @@ def test_strangers_do_not_see_contexts(daemon, session):
 
 
 def test_an_idle_context_does_not_keep_its_session(daemon):
-    session = daemon.session(idle_timeout=0.5)
+    session = daemon.session()
     context = make_context(daemon, session)
-    assert run(daemon, session, context, "import time\ntime.sleep(0.8)")["state"] == "ok"
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        busy = pool.submit(run, daemon, session, context, BEGUN + UNTIL_GO)
+        wait_for_file(daemon, session, "begun")
+        daemon.api("PATCH", f"/sessions/{session}", {"idle_timeout": 0.5}, expect=200)
+        time.sleep(0.8)  # longer than that
+        daemon.api("PUT", f"/sessions/{session}/files?path=go", b"", expect=201)
+        assert busy.result()["state"] == "ok"
     wait_for(lambda: daemon.ended(session), "the idle end")
 
 
@@ -264,11 +284,12 @@ def test_a_context_is_found_again_by_the_next_daemon(daemon, session):
     daemon.start()
     assert text_of(run(daemon, session, context, "x")) == ["'kept'"]
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        lost = pool.submit(lambda: pytest.raises(Exception, run, daemon, session, context, "import time\ntime.sleep(0.5)\nprint('late')\ny = 1"))
-        wait_for(lambda: daemon.api("GET", f"/sessions/{session}/contexts/{context}").json["state"] == "busy", "it is busy")
+        lost = pool.submit(lambda: pytest.raises(Exception, run, daemon, session, context, BEGUN + UNTIL_GO + "print('late')\ny = 1"))
+        wait_for_file(daemon, session, "begun")
         daemon.kill()
         lost.result()
     daemon.start()
+    daemon.api("PUT", f"/sessions/{session}/files?path=go", b"", expect=201)
     after = run(daemon, session, context, "x, y")
     assert (text_of(after), after["stdout"]) == (["('kept', 1)"], "")
 

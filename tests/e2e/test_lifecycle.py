@@ -46,7 +46,7 @@ class Events:
     """The events of a session, read until a condition holds."""
 
     def __init__(self, daemon, session, last=None):
-        self.connection = UnixConnection(str(daemon.socket), 20)
+        self.connection = UnixConnection(str(daemon.socket))
         self.connection.request("GET", f"/api/v1/sessions/{session}/events",
                                 headers={"Accept": "text/event-stream", **({"Last-Event-ID": str(last)} if last else {})})
         self.response = self.connection.getresponse()
@@ -127,7 +127,7 @@ def test_wait_serves_in_the_order_of_arrival(make_daemon):
         wait_for(lambda: sandbox(daemon, session)["state"] == "creating", "it is in the queue")
     daemon.api("DELETE", f"/sessions/{holders[0]}", expect=200)
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert served == waiting
     assert daemon.api("GET", "/capacity").json["sandboxes"] == 1
 
@@ -148,7 +148,7 @@ def test_who_leaves_the_queue_is_not_served(make_daemon):
         connection.close()
         wait_for(lambda: sandbox(daemon, impatient)["state"] == "none", "the first has left it")
         daemon.api("DELETE", f"/sessions/{holders[0]}", expect=200)
-        assert result.result(20)["stdout"] == "served\n"
+        assert result.result(30)["stdout"] == "served\n"
 
 
 def test_a_wait_that_takes_too_long_is_refused(make_daemon):
@@ -157,31 +157,34 @@ def test_a_wait_that_takes_too_long_is_refused(make_daemon):
         running(daemon, daemon.session())
     before = time.monotonic()
     daemon.api("POST", f"/sessions/{daemon.session(preload=False)}/executions", {"argv": ["/bin/true"]}, expect=429)
-    assert 0.9 < time.monotonic() - before < 10
+    assert 0.9 < time.monotonic() - before < 25
 
 
 # --- clocks ---
 
 
-@pytest.mark.parametrize("options,clock", [({"idle_timeout": 1}, "idle"), ({"timeout": 1, "idle_timeout": 60}, "lease"),
-                                           ({"max_lifetime": 1}, "lifetime")])
+@pytest.mark.parametrize("options,clock", [({"idle_timeout": 4}, "idle"), ({"timeout": 4, "idle_timeout": 60}, "lease"),
+                                           ({"max_lifetime": 4}, "lifetime")])
 def test_what_why_says_is_what_happens(make_daemon, options, clock):
     daemon = make_daemon(backend="direct")
     session = used(daemon, **options)
+    before = time.monotonic()
     said = json.loads(daemon.cli("why", "--json", session).stdout)
     seen = time.monotonic()
     assert said["next_end"]["reason"] == clock
     assert clock in daemon.cli("why", session).stdout
     wait_for(lambda: daemon.ended(session), "its end")
-    took = time.monotonic() - seen
-    assert said["next_end"]["in_seconds"] - 0.2 < took < said["next_end"]["in_seconds"] + 3
+    now = time.monotonic()
+    assert now - before > said["next_end"]["in_seconds"] - 0.2  # the daemon has said it between `before` and `seen`
+    assert now - seen < said["next_end"]["in_seconds"] + 20
     assert daemon.api("GET", f"/sessions/{session}").json["end_reason"] == clock
 
 
 def test_at_its_timeout_a_session_may_be_paused_instead(make_daemon):
     daemon = make_daemon(backend=WALLS)
-    session = used(daemon, timeout=1, on_timeout="pause")
+    session = used(daemon, timeout=60, on_timeout="pause")
     daemon.execute(session, command="echo kept > file")
+    daemon.api("PATCH", f"/sessions/{session}", {"timeout": 1}, expect=200)
     wait_for(lambda: daemon.api("GET", f"/sessions/{session}", expect=200).json["state"] == "paused", "the pause")
     wait_for(lambda: sandbox(daemon, session)["state"] == "frozen", "its sandbox is frozen")
     daemon.api("PATCH", f"/sessions/{session}", {"timeout": 60}, expect=200)
@@ -261,7 +264,7 @@ def test_the_cause_of_a_crash_is_told(make_daemon, adopted):
         daemon.kill()
         daemon.start()
     os.kill(sandbox(daemon, session)["pid"], signal.SIGKILL)
-    result = daemon.api("GET", f"/sessions/{session}/executions/{execution}?wait=10").json
+    result = daemon.api("GET", f"/sessions/{session}/executions/{execution}?wait=25").json
     assert result["state"] == "crashed"
     if KERNEL >= (6, 15) and not adopted:
         assert result["reason"] == "crashed: signal 9"
@@ -306,11 +309,11 @@ def test_a_launcher_that_hangs_does_not_keep_the_daemon_from_stopping(make_daemo
     before = time.monotonic()
     try:
         daemon.process.terminate()
-        daemon.process.wait(15)
+        daemon.process.wait(30)
     finally:
         with contextlib.suppress(ProcessLookupError):  # it may be gone with its daemon
             os.kill(launcher, signal.SIGCONT)
-    assert time.monotonic() - before < 12
+    assert time.monotonic() - before < 25
     daemon.start()
     wait_for(lambda: daemon.ended(session), "the next daemon ends what was begun")
 

@@ -11,7 +11,7 @@ import time
 import real_engine
 from conftest import ELSEWHERE, RELAY, wait_for
 
-SERVES_WITHIN = 10.0  # promised are 2 s; the machines that run this are busy
+SERVES_WITHIN = 20.0  # promised are 2 s; the machines that run this are busy
 
 
 def init_of(daemon, session):
@@ -145,7 +145,7 @@ def test_a_use_right_behind_a_death_gets_a_new_sandbox(daemon):
         assert (result["state"], result["generation"]) == ("exited", generation), (result["reason"], result["error"])
         os.kill(init_of(daemon, session), signal.SIGKILL)
     restart(daemon)  # the last one died with the daemon, as good as
-    wait_for(lambda: daemon.api("POST", f"/sessions/{session}/executions", {"command": "true"}).status == 201, "a third one", 15)
+    wait_for(lambda: daemon.api("POST", f"/sessions/{session}/executions", {"command": "true"}).status == 201, "a third one")
 
 
 def adopt_orphans(adopts):
@@ -226,7 +226,7 @@ def test_executions_that_had_just_begun_say_what_became_of_them(daemon):
 
     for wait in (0.0, 0.001, 0.002, 0.006):
         callers = [in_background(lambda argv=argv: ask(argv))
-                   for argv in (["sh", "-c", "exit 3"], ["sleep", "60"], ["/nowhere/program"], ["sh", "-c", "kill -9 $$"])]
+                   for argv in (["sh", "-c", "exit 3"], ["sleep", "1000"], ["/nowhere/program"], ["sh", "-c", "kill -9 $$"])]
         time.sleep(wait)
         daemon.kill()
         for caller in callers:

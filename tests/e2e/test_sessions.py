@@ -90,23 +90,25 @@ def test_delete_all_removes_exactly_the_callers_sessions(daemon):
 
 def test_an_idle_session_ends_and_says_so(make_daemon, backend):
     daemon = make_daemon(backend=backend)
-    session = daemon.session(idle_timeout=1)
+    session = daemon.session()
     daemon.execute(session, ["/bin/true"])
+    daemon.api("PATCH", f"/sessions/{session}", {"idle_timeout": 1}, expect=200)
     answer = wait_for(lambda: daemon.ended(session), "idle end")
     assert "idle" in answer.body.decode()
 
 
 def test_a_running_execution_keeps_its_session_from_being_idle(daemon):
-    session = daemon.session(idle_timeout=1)
-    result = daemon.execute(session, ["/bin/sleep", "2.5"])
+    session = daemon.session()
+    run = daemon.execute(session, ["/bin/sleep", "3.5"], background=True)["id"]
+    daemon.api("PATCH", f"/sessions/{session}", {"idle_timeout": 1}, expect=200)
+    path = f"/sessions/{session}/executions/{run}"
+    result = wait_for(lambda: (seen := daemon.api("GET", path, expect=200).json)["state"] not in ("queued", "running") and seen, "the end of the program", 60)
     assert result["state"] == "exited" and result["exit_code"] == 0
 
 
 def test_looking_does_not_keep_a_session_alive(daemon):
     session = daemon.session(idle_timeout=1.5)
-    begin = time.monotonic()
-    wait_for(lambda: daemon.ended(session), "the end while being looked at")
-    assert time.monotonic() - begin < 8 + SLOWER  # its sandbox is gone by then, which takes long elsewhere
+    wait_for(lambda: daemon.ended(session), "the end while being looked at", 25 + SLOWER)  # its sandbox is gone by then, which takes long elsewhere
 
 
 def test_times_name_their_clocks_and_limits_stay_what_was_in_force(daemon):
@@ -125,9 +127,9 @@ def test_times_name_their_clocks_and_limits_stay_what_was_in_force(daemon):
 
 
 def test_a_lease_ends_the_session_unless_it_is_extended(daemon):
-    kept = daemon.session(timeout=2)
+    kept = daemon.session(timeout=25)
+    daemon.api("POST", f"/sessions/{kept}/keepalive", {"timeout": 120}, expect=200)
     lost = daemon.session(timeout=2)
-    daemon.api("POST", f"/sessions/{kept}/keepalive", {"timeout": 60}, expect=200)
     answer = wait_for(lambda: daemon.ended(lost), "lease end")
     assert "lease" in answer.body.decode()
     assert daemon.api("GET", f"/sessions/{kept}", expect=200).json["time_remaining"] > 30
@@ -135,12 +137,13 @@ def test_a_lease_ends_the_session_unless_it_is_extended(daemon):
 
 def test_a_lifetime_ends_even_a_busy_session_after_the_grace(make_daemon, backend):
     daemon = make_daemon(backend=backend, settings={"session": {"grace": "1s"}})
-    session = daemon.session(max_lifetime=1)
+    session = daemon.session()
     started = daemon.api("POST", f"/sessions/{session}/executions",
                          {"argv": ["/bin/sleep", "100"], "background": True}, expect=201).json
+    assert started["state"] in ("queued", "running")
+    daemon.api("PATCH", f"/sessions/{session}", {"max_lifetime": 1}, expect=200)
     answer = wait_for(lambda: daemon.ended(session), "lifetime end")
     assert "lifetime" in answer.body.decode()
-    assert started["state"] in ("queued", "running")
 
 
 @pytest.mark.parametrize("body, field", [
@@ -174,8 +177,14 @@ def test_pause_stops_a_program_and_resume_lets_it_go_on(make_daemon):
     wait_for(lambda: daemon.api("GET", output).body, "first output")
     paused = daemon.api("POST", f"/sessions/{session}/pause", expect=200).json
     assert paused["state"] == "paused"
+
+    def stands_still():
+        """What was on its way when the program stopped may still arrive."""
+        before = daemon.api("GET", output).body
+        time.sleep(0.5)
+        return daemon.api("GET", output).body == before
+
+    wait_for(stands_still, "no more output")
     before = daemon.api("GET", output).body
-    time.sleep(0.5)
-    assert len(daemon.api("GET", output).body) <= len(before) + 4
     assert daemon.api("POST", f"/sessions/{session}/resume", expect=200).json["state"] == "open"
     wait_for(lambda: len(daemon.api("GET", output).body) > len(before) + 8, "output goes on")
