@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 
-from conftest import ONLY_ENGINE, WALLS, our_cgroups, wait_for
+from conftest import ONLY_ENGINE, WALLS, our_cgroups, read_process, wait_for
 
 KILLS = int(os.environ.get("SANDGLASS_KILLS", "12"))
 SEED = int(os.environ.get("SANDGLASS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
@@ -229,7 +229,7 @@ def test_nothing_is_lost_or_left_when_the_daemon_is_killed_at_random_moments(mak
     for worker in callers + counters:
         worker.start()
     try:
-        wait_for(lambda: all(counter.counted for counter in counters), "each has counted in its sandbox")
+        wait_for(lambda: all(counter.counted for counter in counters), "each has counted in its sandbox", 120)
         for _ in range(KILLS):
             slowest = max(slowest, crash(daemon, chance))
             if any(worker.problems for worker in callers + counters):
@@ -281,21 +281,15 @@ def below(pid):
 
 
 def parts_of(daemon):
-    """pid → name of every process below the daemon."""
-    names = {}
-    for pid in below(daemon.process.pid):
-        try:
-            names[pid] = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-        except OSError:
-            pass
-    return names
+    """pid → name of every process below the daemon that lives."""
+    processes = {pid: read_process(pid) for pid in below(daemon.process.pid)}
+    return {pid: process[0] for pid, process in processes.items() if process}
 
 
 def kill_launcher(daemon, session):
-    names = parts_of(daemon)
-    launchers = [pid for pid, name in names.items() if name.startswith("sandglass-launc")]
-    assert launchers, names
-    os.kill(launchers[0], signal.SIGKILL)
+    def launchers():
+        return [pid for pid, name in parts_of(daemon).items() if name.startswith("sandglass-launc")]
+    os.kill(wait_for(launchers, f"there is a launcher: {parts_of(daemon)}")[0], signal.SIGKILL)
 
 
 def kill_init(daemon, session):
@@ -346,15 +340,19 @@ def kill_one_part(daemon, chance):
     names = parts_of(daemon)
     name = chance.choice(sorted({name for name in names.values() if name.startswith("sandglass-")} | {"daemon"}))
     # Without its launcher and the keeper that would replace it only a restart of the daemon helps (docs/reference/backends.md): that is made.
+    # A launcher that the keeper has not handed over yet is none.
     last = {"sandglass-launc": "sandglass-keepe", "sandglass-keepe": "sandglass-launc"}.get(name)
-    if name == "daemon" or last and last not in names.values():
+    if name == "daemon" or last and (last not in names.values() or not daemon.is_ready()):
         daemon.kill()
         daemon.start()
         return "daemon"
+    victim = chance.choice([pid for pid, other in sorted(names.items()) if other == name])
     try:
-        os.kill(chance.choice([pid for pid, other in sorted(names.items()) if other == name]), signal.SIGKILL)
+        os.kill(victim, signal.SIGKILL)
     except ProcessLookupError:
         pass
+    if last:
+        wait_for(lambda: not read_process(victim), f"{name} is dead")  # the next round does not count on it
     return name
 
 

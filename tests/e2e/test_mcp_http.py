@@ -7,7 +7,7 @@ import pytest
 
 from conftest import wait_for
 from key_file import bearer, keyed, keys  # noqa: F401  (fixtures)
-from mcp_client import META, NAP, NEWEST, STATELESS, Http, message, read_event, text_of
+from mcp_client import META, NAP, NEWEST, STATELESS, Http, events, message, read_event, text_of
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_client_goes_on_when_the_daemon_was_killed(make_daemon):
 
 
 def test_a_client_that_says_nothing_more_is_forgotten(make_daemon):
-    daemon = make_daemon(backend="direct", settings={"mcp": {"idle_timeout": "1s"}})
+    daemon = make_daemon(backend="direct", settings={"mcp": {"idle_timeout": "5s"}})
     client = Http(daemon)
     client.bash("true")
     wait_for(lambda: sessions(daemon) == [], "its session is gone")
@@ -128,10 +128,17 @@ def test_a_session_that_ended_is_replaced_and_said_so(server):
 
 def test_output_of_a_long_command_is_progress(server):
     client = Http(server)
-    answer, notes = client.call("bash", {"command": "for i in 1 2 3; do echo line $i; sleep 0.3; done"}, progressToken="p-1")
+    connection, response = client.open("POST", message("tools/call", {
+        "name": "bash", "arguments": {"command": "echo line 1; until [ -e go ]; do sleep 0.05; done; echo line 2; sleep 0.3; echo line 3"},
+        "_meta": {"progressToken": "p-1"}}, 5))
+    assert read_event(response)[1] == ""
+    first = json.loads(read_event(response)[1])
+    server.api("PUT", f"/sessions/key:mcp:{client.id}/files?path=go", b"", expect=201)
+    *notes, answer = [first, *(json.loads(data) for _, data in events(response.read().decode()) if data)]
+    connection.close()
     assert text_of(answer) == "line 1\nline 2\nline 3\n"
     assert [note["params"]["progressToken"] for note in notes] == ["p-1"] * len(notes)
-    assert "".join(note["params"]["message"] for note in notes) in text_of(answer) and notes
+    assert "".join(note["params"]["message"] for note in notes) in text_of(answer) and notes[0]["params"]["message"] == "line 1\n"
     amounts = [note["params"]["progress"] for note in notes]
     assert amounts == sorted(set(amounts))
 

@@ -52,7 +52,7 @@ def reach(daemon, transport):
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_the_conformance_suite_finds_only_what_is_expected(server, node, work, revision):
-    done = node("conformance/dist/index.js", "server", "--url", server.mcp, "--requirements", revision, "--timeout", 8000,
+    done = node("conformance/dist/index.js", "server", "--url", server.mcp, "--requirements", revision, "--timeout", 30000,
                 "--expected-failures", FOLDER / f"expected-failures-{revision}.yaml", "-o", work / "results",
                 environment=credentials(server))
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]

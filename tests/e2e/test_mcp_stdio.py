@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import SANDGLASS, wait_for
+from conftest import SANDGLASS, read_process, wait_for
 from mcp_client import META, NAP, STATELESS, Stdio, message, text_of
 from test_mcp_http import HOSTILE, sessions
 
@@ -89,7 +89,7 @@ def test_everything_is_gone_when_it_is_killed(server, how):
     client.send(message("tools/call", {"name": "bash", "arguments": {"command": "sleep 1000"}}, 9))
     wait_for(lambda: len(sessions(server)) == 2, "its session is there")
     client.process.send_signal(how)
-    client.process.wait(30)
+    client.process.wait(90)
     wait_for(lambda: sessions(server) == [], "its sessions are gone")
     client.kill()
 
@@ -98,7 +98,7 @@ def test_everything_is_gone_when_it_is_killed(server, how):
 VICTIM = """
 import json, subprocess, sys
 server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-print("started", flush=True)
+print("started", server.pid, flush=True)
 lines = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}}},
          {"jsonrpc": "2.0", "method": "notifications/initialized"}]
 lines += [{"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": {"name": "bash", "arguments": {
@@ -112,25 +112,28 @@ for line in server.stdout:
 
 
 def kill_after(environment, delay):
+    """The process of the server, which may live on for a moment."""
     victim = subprocess.Popen([sys.executable, "-c", VICTIM, SANDGLASS], env=environment, stdout=subprocess.PIPE)
-    assert victim.stdout.readline() == b"started\n"
+    word, server = victim.stdout.readline().split()
+    assert word == b"started"
     time.sleep(delay)
     victim.kill()
     victim.wait()
     victim.stdout.close()
+    return int(server)
 
 
 def test_killing_the_client_at_any_moment_leaves_nothing(server):
     seed = random.randrange(1 << 30)
     moments = random.Random(seed)
-    for _ in range(12):
-        kill_after({**os.environ, "SANDGLASS_URL": server.url}, moments.uniform(0, 0.5))
+    left = [kill_after({**os.environ, "SANDGLASS_URL": server.url}, moments.uniform(0, 0.5)) for _ in range(12)]
+    wait_for(lambda: not any(map(read_process, left)), f"the servers have ended, seed {seed}", 60)
     wait_for(lambda: sessions(server) == [], f"all sessions are gone, seed {seed}")
 
 
 def test_killing_the_client_leaves_no_private_daemon(work, alone):
-    for delay in (0, 0.05, 0.2, 0.6):
-        kill_after(alone, delay)
+    left = [kill_after(alone, delay) for delay in (0, 0.05, 0.2, 0.6)]
+    wait_for(lambda: not any(map(read_process, left)), "the servers have ended", 60)
     wait_for(lambda: os.listdir(work) == [], "the private daemons are gone")
 
 

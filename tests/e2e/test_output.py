@@ -75,7 +75,7 @@ def test_a_client_that_never_reads_blocks_nobody_else(daemon):
     for _ in range(20):
         begin = time.monotonic()
         assert daemon.execute(session, ["/bin/echo", "still here"])["stdout"] == "still here\n"
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 25
     stuck.close()
     daemon.api("DELETE", path)
 
@@ -177,7 +177,7 @@ put(2, b"last\\n")
 
 
 def test_a_program_may_be_stopped_when_it_writes_too_much(make_daemon, backend):
-    daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "1m", "output_full": "stop", "grace": "5s"}})
+    daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "1m", "output_full": "stop", "grace": "60s"}})
     session = daemon.session()
     result = daemon.execute(session, command="yes")
     assert result["state"] == "output_limit" and result["signal"] == 15 and result["stdout_bytes"] > 1 << 20

@@ -148,7 +148,7 @@ def test_the_same_for_asyncio(client):
 
 SYSTEM = """
 mount -t tmpfs none /run && mkdir /run/sandglass && unset XDG_RUNTIME_DIR SANDGLASS_URL
-"$1" -c 'import socket, time; s = socket.socket(socket.AF_UNIX); s.bind("/run/sandglass/sandglass.sock"); s.listen(); time.sleep(60)' &
+"$1" -c 'import os, socket, time; s = socket.socket(socket.AF_UNIX); s.bind("/run/sandglass/new"); s.listen(); os.rename("/run/sandglass/new", "/run/sandglass/sandglass.sock"); time.sleep(100)' &
 while ! [ -S /run/sandglass/sandglass.sock ]; do sleep 0.02; done; chmod 666 /run/sandglass/sandglass.sock
 setpriv --reuid 54321 --regid 54321 --clear-groups env PYTHONPATH="$2" "$1" -c 'import sandglass; print(sandglass.Client().url)'
 chmod 600 /run/sandglass/sandglass.sock
@@ -159,7 +159,7 @@ kill $!
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a /run of its own")
 def test_a_user_without_a_daemon_uses_the_system_s():
-    result = subprocess.run(["unshare", "-m", "sh", "-c", SYSTEM, "sh", sys.executable, SOURCE], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(["unshare", "-m", "sh", "-c", SYSTEM, "sh", sys.executable, SOURCE], capture_output=True, text=True, timeout=100)
     assert result.stdout.split() == ["unix:/run/sandglass/sandglass.sock", "unix:/tmp/sandglass-54321/sandglass.sock"], result
 
 

@@ -7,7 +7,6 @@ import logging
 import sys
 import tarfile
 import threading
-import time
 
 import pytest
 
@@ -17,6 +16,11 @@ sys.path.insert(0, str(ROOT / "sdk" / "python" / "src"))
 
 import sandglass  # noqa: E402
 from sandglass import AsyncClient, Client  # noqa: E402
+
+
+def is_ours(path):
+    """The directory that sessions have for interpreters: it may be made at any moment."""
+    return path == ".sandglass" or path.startswith(".sandglass/")
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_files_are_found_edited_watched_and_packed(client, tmp_path):
         assert tarfile.is_tarfile(tmp_path / "all.tar")
         with files.watch() as changes:
             files.write("watched", "x")
-            assert next(changes).path == "watched"
+            assert next(change.path for change in changes if not is_ours(change.path)) == "watched"
 
 
 def test_a_terminal_and_an_attached_stream(client):
@@ -88,7 +92,7 @@ def test_a_terminal_and_an_attached_stream(client):
             assert terminal.wait().exit_code == 7
         process = session.start("for i in 1 2 3 4 5; do echo $i; sleep 0.1; done; echo e >&2")
         with process.attach() as output:
-            first = next(output)
+            first = next(chunk for chunk in output if chunk.stream == "stdout")
         with process.attach(stdout=len(first.data)) as output:
             rest = [chunk for chunk in output]
             assert output.wait().ok
@@ -113,6 +117,16 @@ def test_a_stream_goes_on_when_the_daemon_is_replaced(make_daemon):
         assert b"".join(data) == b"".join(b"%d\n" % i for i in range(1, 31))
 
 
+async def next_path(changes):
+    while is_ours(path := (await changes.__anext__()).path):
+        pass
+    return path
+
+
+async def find(session, command):
+    return [found for found in await session.executions() if found.raw["request"].get("command") == command]
+
+
 def test_the_same_for_asyncio_without_threads(client):
     async def story():
         async with AsyncClient(client.url, owner="py") as ours, await ours.session() as session:
@@ -123,12 +137,12 @@ def test_the_same_for_asyncio_without_threads(client):
                 told.append(text)
 
             result = await session.run("echo a; sleep 0.1; echo b >&2; exit 3", on_stdout=told.append, on_stderr=tell)
-            assert (told, result.exit_code) == (["a\n", "b\n"], 3) and "stderr='b'" in repr(result)
+            assert (sorted(told), result.exit_code) == (["a\n", "b\n"], 3) and "stderr='b'" in repr(result)
             assert await session.files.write_many({"a": "1", "b": b"2"}) == 2
             assert [file.path for file in await session.files.glob("*")] == ["a", "b"]
             async with await session.files.watch() as changes:
                 await session.files.write("c", "3")
-                assert (await changes.__anext__()).path == "c"
+                assert await next_path(changes) == "c"
             async with await session.pty(["/bin/sh"]) as terminal:
                 await terminal.write("exit 7\n")
                 assert (await terminal.wait()).exit_code == 7
@@ -142,15 +156,17 @@ def test_the_same_for_asyncio_without_threads(client):
             big = bytes(range(256)) * 4096
             await session.files.write("big", io.BytesIO(big))
             assert await session.files.read("big") == big
+            impatient = asyncio.ensure_future(session.run("sleep 100"))
+            while not (sleeping := await find(session, "sleep 100")):
+                await asyncio.sleep(0.01)
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(session.run("sleep 100"), 0.3)
-            assert threading.active_count() == 1
-            [cancelled] = [found for found in await session.executions() if found.raw["request"].get("command") == "sleep 100"]
-            assert (await asyncio.wait_for(cancelled.wait(), 10)).state == "cancelled"
+                await asyncio.wait_for(impatient, 0.3)
+            assert set(threading.enumerate()) <= before
+            [cancelled] = sleeping
+            assert (await asyncio.wait_for(cancelled.wait(), 30)).state == "cancelled"
 
-    before = threading.active_count()
-    assert before == 1
-    asyncio.run(asyncio.wait_for(story(), 60))
+    before = set(threading.enumerate())  # other tests of this process may have left some that are ending
+    asyncio.run(asyncio.wait_for(story(), 120))
 
 
 def test_the_daemon_is_described(client):
@@ -174,7 +190,7 @@ class Recorder(http.server.BaseHTTPRequestHandler):
         self.server.seen.append((self.path, self.headers.get("X-Mine")))
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         if status == 0:
-            time.sleep(1)
+            self.server.is_over.wait(60)
         body = b'{"owner": "recorded"}'
         self.send_response(status or 200)
         self.send_header("Content-Length", str(len(body)))
@@ -188,11 +204,12 @@ class Recorder(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def recorder():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
-        server.daemon_threads, server.seen, server.statuses = True, [], []
+        server.daemon_threads, server.seen, server.statuses, server.is_over = True, [], [], threading.Event()
         server.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
+        server.is_over.set()
         server.shutdown()
         thread.join()
 
@@ -227,9 +244,9 @@ def test_requests_have_headers_proxies_retries_and_a_logger(recorder, kind, capl
 
 
 def test_a_daemon_that_does_not_answer_in_time(recorder):
+    recorder.statuses = [0, 0]
     for make in (lambda: Client(recorder.url, timeout=0.1, retries=0).templates(),
                  lambda: asyncio.run(AsyncClient(recorder.url, timeout=0.1, retries=0).templates())):
-        recorder.statuses = [0]
         with pytest.raises(sandglass.Unavailable) as caught:
             make()
         assert caught.value.code == "request_timeout"

@@ -13,7 +13,7 @@ from conftest import SANDGLASS, WALLS, UnixConnection, wait_for
 SIZE = int(os.environ.get("SANDGLASS_RECONNECT_MIB", 8 if "asan" in str(SANDGLASS) else 48)) << 20
 
 WRITER = """
-import hashlib, os, random, sys
+import hashlib, os, random, sys, time
 size, pieces = %d, random.Random(5)
 blocks = [pieces.randbytes(65536) for _ in range(64)]
 digest = hashlib.sha256()
@@ -23,6 +23,8 @@ while size:
     size -= len(data)
     while data:
         data = data[os.write(1, data):]
+    while not os.path.exists("go"):
+        time.sleep(0.02)
 print(digest.hexdigest(), file=sys.stderr)
 """ % SIZE
 
@@ -52,12 +54,16 @@ def read_some(daemon, path, offset, count):
 
 @pytest.mark.parametrize("backend", [WALLS])
 def test_the_stream_is_the_same_however_often_it_breaks(make_daemon, backend):
-    daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "16m"}})
+    daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "16m", "stall_timeout": "2m"}})
     session = daemon.session()
     run = daemon.api("POST", f"/sessions/{session}/executions", {"background": True, "code": WRITER}, expect=201).json["id"]
     path = f"/sessions/{session}/executions/{run}"
     sizes, digest, offset, kills = random.Random(7), hashlib.sha256(), 0, [SIZE // 3, SIZE * 2 // 3]
-    ended = False
+    while not offset:  # the program is held back from when it has had a reader
+        data, ended = read_some(daemon, path, offset, 1)
+        digest.update(data)
+        offset += len(data)
+    daemon.api("PUT", f"/sessions/{session}/files?path=go", b"", expect=201)
     while not ended:
         data, ended = read_some(daemon, path, offset, sizes.choice([1, 1000, 1 << 20, 5 << 20, 20 << 20]))
         digest.update(data)
@@ -67,6 +73,6 @@ def test_the_stream_is_the_same_however_often_it_breaks(make_daemon, backend):
             daemon.kill()
             daemon.start()
             ended = False
-    result = wait_for(lambda: daemon.api("GET", path + "?wait=20").json, "its end")
+    result = wait_for(lambda: (record := daemon.api("GET", path).json)["state"] not in ("queued", "running") and record, "its end")
     assert result["state"] == "exited" and result["stdout_bytes"] == offset == SIZE
     assert daemon.api("GET", path + "/output?stream=stderr").body.decode().strip() == digest.hexdigest()

@@ -25,7 +25,7 @@ def scope(daemon, *command, owner=None, url=True, **options):
                             env=environment, **options)
 
 
-def finish(process, seconds=30):
+def finish(process, seconds=60):
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -45,7 +45,7 @@ def make_session(daemon, owner=""):
 
 
 def reason_of(daemon, owner, session):
-    return daemon.ended(session, headers={OWNER: owner}).json["end_reason"]
+    return wait_for(lambda: daemon.ended(session, headers={OWNER: owner}), "the end of the session").json["end_reason"]
 
 
 # --- the command -----------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def test_the_exit_code_is_the_commands(make_daemon):
 def test_stdio_and_signals_are_the_commands(make_daemon):
     daemon = make_daemon(backend="direct")
     process = scope(daemon, "cat")
-    assert process.communicate("text\n", timeout=20) == ("text\n", "[scope] destroyed 0 session(s)\n")
+    assert process.communicate("text\n", timeout=60) == ("text\n", "[scope] destroyed 0 session(s)\n")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         name = number.name[3:]
         process = scope(daemon, "bash", "-c", f"trap 'echo {name}; exit 9' {name}; {SANDGLASS} session create; "
@@ -95,14 +95,15 @@ def test_a_signal_of_the_terminal_comes_once(make_daemon):
     daemon = make_daemon(backend="direct")
     leader, follower = os.openpty()
     process = subprocess.Popen([SANDGLASS, "scope", "--", "bash", "-c",
-                                "n=0; trap 'n=$((n+1))' INT; echo ready; for i in $(seq 30); do sleep 0.02; done; echo $n"],
+                                "n=0; trap 'n=$((n+1))' INT; echo ready; until [ $n -gt 0 ]; do sleep 0.02; done; "
+                                "for ((i = 0; i < 30; i++)); do sleep 0.02; done; echo $n"],
                                env={**os.environ, "SANDGLASS_URL": daemon.url}, stdin=follower, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True, start_new_session=True,
                                preexec_fn=lambda: __import__("fcntl").ioctl(0, 0x540E, 0))  # TIOCSCTTY
     os.close(follower)
     assert process.stdout.readline() == "ready\n"
     os.write(leader, b"\x03")
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     os.close(leader)
     assert (process.returncode, out) == (0, "1\n")
 
@@ -113,7 +114,7 @@ def test_kill_9_of_scope_itself_takes_its_sessions(daemon):
     owner, session = process.stdout.readline().strip(), process.stdout.readline().strip()
     assert sessions_of(daemon, owner) == [session]
     process.kill()
-    wait_for(lambda: sessions_of(daemon, owner) == [], "the end of its sessions", 10)
+    wait_for(lambda: sessions_of(daemon, owner) == [], "the end of its sessions")
     finish(process)
     assert reason_of(daemon, owner, session) == "deleted: scope"
     assert sessions_of(daemon, "") == [mine]
@@ -126,7 +127,7 @@ def test_a_command_that_outlives_its_scope_gets_no_more_sessions(make_daemon):
     process.kill()
     process.wait()
     wait_for(lambda: "scope ended" in daemon.log(), "the end of the scope")
-    out, err = process.communicate("\n", timeout=20)
+    out, err = process.communicate("\n", timeout=60)
     assert out == "" and "has ended" in err
     assert sessions_of(daemon, owner) == []
 
@@ -147,7 +148,7 @@ def test_nested_and_parallel_scopes_do_not_touch_each_other(daemon):
         session, count, left = (process.stdout.readline().strip() for _ in range(3))
         assert (count, left) == ("1", session)
     for process in outer:
-        out, err = process.communicate("\n", timeout=20)
+        out, err = process.communicate("\n", timeout=60)
         assert err.splitlines() == ["[scope] destroyed 1 session(s)"] * 2
     assert daemon.api("GET", "/sessions").json["total"] == 0
 
@@ -244,7 +245,7 @@ def test_a_delegate_has_scopes_of_its_own(keys, keyed):
     scoped = {**bearer(key), OWNER: owner}
     assert daemon.api("GET", f"/sessions/{session}", headers=scoped, expect=200).json["owner"] == f"ann/{owner}"
     daemon.api("GET", f"/sessions/{session}", headers={**bearer(other), OWNER: owner}, expect=404)
-    assert process.communicate("\n", timeout=20)[1] == "[scope] destroyed 1 session(s)\n"
+    assert process.communicate("\n", timeout=60)[1] == "[scope] destroyed 1 session(s)\n"
     daemon.api("GET", f"/sessions/{mine}", headers=bearer(key), expect=200)
     daemon.api("POST", "/sessions", {}, headers=scoped, expect=410)
 

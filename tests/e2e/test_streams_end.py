@@ -6,13 +6,17 @@ import socket
 
 import pytest
 
-from conftest import UnixConnection
+from conftest import UnixConnection, wait_for
 
 KINDS = ["output", "execution events", "terminal", "watch", "session events", "all events", "logs of two"]
 
 
+def executions(daemon, session):
+    return daemon.api("GET", f"/sessions/{session}/executions", expect=200).json["executions"]
+
+
 def open_stream(daemon, session, kind):
-    """A connection whose answer has begun."""
+    """A connection whose answer has begun; so has the program that it tells of."""
     where = f"/api/v1/sessions/{session}"
     connection = UnixConnection(str(daemon.socket), timeout=30)
     if kind in ("output", "terminal", "logs of two"):
@@ -29,6 +33,7 @@ def open_stream(daemon, session, kind):
         connection.request("GET", (where if kind == "session events" else "/api/v1") + "/events")
     answer = connection.getresponse()
     assert answer.status in (200, 201), answer.read()
+    wait_for(lambda: all(record["state"] == "running" and record["stdout_bytes"] for record in executions(daemon, session)), "its program runs")
     return connection, answer
 
 
@@ -55,8 +60,7 @@ def test_a_stream_ends_with_its_session_and_tells_why(daemon, kind):
     if "events" in kind or kind == "watch":
         assert "deleted" in events_in(text)[-1][1].get("data", events_in(text)[-1][1])["reason"], text
     else:  # bytes of a program have no room for it: its record has
-        records = daemon.api("GET", f"/sessions/{session}/executions", expect=200).json["executions"]
-        assert [(record["state"], record["reason"]) for record in records] == [("cancelled", "deleted")]
+        assert [(record["state"], record["reason"]) for record in executions(daemon, session)] == [("cancelled", "deleted")]
 
 
 def test_a_watch_ends_with_its_sandbox(daemon):
@@ -85,5 +89,5 @@ def test_streams_end_with_the_daemon_and_tell_what_becomes_of_sessions(make_daem
     assert daemon.process.wait(30) == 0
     if policy == "keep":
         daemon.start()
-        assert {record["state"] for record in daemon.api("GET", f"/sessions/{session}/executions").json["executions"]} == {"running"}
+        assert {record["state"] for record in executions(daemon, session)} == {"running"}
         daemon.api("DELETE", f"/sessions/{session}", expect=200)

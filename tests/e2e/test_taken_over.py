@@ -30,7 +30,7 @@ def as_daemon(daemon, script):
     owner = daemon.state.stat()
     assert owner.st_uid != 0
     return subprocess.run([sys.executable, "-c", script], cwd=daemon.state, user=owner.st_uid, group=owner.st_gid, extra_groups=[],
-                          capture_output=True, text=True, timeout=20)
+                          capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
@@ -41,6 +41,12 @@ def victim():
         process.kill()
 
 
+def wait_for_helpers(daemon):
+    """Until a killed daemon's launcher is gone, and what helps it: they end by themselves, one after the other."""
+    helpers = ("sandglass-keepe", "sandglass-launc", "sandglass-build", "sandglass-tdown")
+    wait_for(lambda: not any(name.startswith(helpers) for name in our_processes(daemon.directory).values()), "its launcher is gone")
+
+
 @pytest.fixture
 def dead(make_daemon):
     """Its sandbox lives; it and its launcher do not."""
@@ -49,7 +55,7 @@ def dead(make_daemon):
     daemon.execute(session, ["true"])
     daemon.sandbox = daemon.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]["pid"]
     daemon.kill()
-    wait_for(lambda: not any(name.startswith("sandglass-launc") for name in our_processes(daemon.directory).values()), "its launcher is gone")
+    wait_for_helpers(daemon)
     yield daemon
     assert is_alive(daemon.sandbox), "nothing was done to what was there"
     daemon.start()
@@ -139,7 +145,7 @@ def test_the_launcher_takes_no_stranger_for_a_sandbox(dead, victim):
     wait_for(lambda: not place.exists(), "a sandbox that nobody knows is removed")
     assert is_alive(victim)
     dead.kill()
-    wait_for(lambda: not any(name.startswith("sandglass-launc") for name in our_processes(dead.directory).values()), "its launcher is gone")
+    wait_for_helpers(dead)
 
 
 @pytest.mark.parametrize("trick", ["os.symlink(other, 'mark')", "os.link(other, 'mark')", "os.mkfifo('mark')", "os.mkdir('mark')"])

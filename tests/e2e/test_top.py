@@ -17,8 +17,10 @@ def rows(text):
 
 
 def busy(daemon, session):
-    """A program that computes until it is cancelled."""
-    return daemon.api("POST", f"/sessions/{session}/executions", {"command": "while :; do :; done", "background": True}, expect=201).json["id"]
+    """A program that computes until it is cancelled, and has begun to."""
+    run = daemon.api("POST", f"/sessions/{session}/executions", {"command": "while :; do :; done", "background": True}, expect=201).json["id"]
+    wait_for(lambda: daemon.api("GET", f"/sessions/{session}/executions/{run}", expect=200).json["state"] == "running", "the program runs")
+    return run
 
 
 def test_usage_is_measured_when_it_is_asked_for(daemon):
@@ -115,14 +117,14 @@ def test_top_on_a_terminal_looks_again_and_restores_it(make_daemon):
     daemon = make_daemon(backend=WALLS)
     session = daemon.session(key="mine")
     terminal = Terminal([SANDGLASS, "top", "--interval", "100ms"], {**os.environ, "SANDGLASS_URL": daemon.url}, columns=60, rows=10)
-    terminal.expect(b"\x1b[?1049h")
-    terminal.expect(b"1 session, 0 executions running")
-    terminal.expect(session[:12].encode())
+    terminal.expect(b"\x1b[?1049h", 30)
+    terminal.expect(b"1 session, 0 executions running", 30)
+    terminal.expect(session[:12].encode(), 30)
     busy(daemon, session)
-    terminal.expect(b"1 execution running")
-    terminal.expect(b"% of a core")
+    terminal.expect(b"1 execution running", 30)
+    terminal.expect(b"% of a core", 30)
     terminal.type(b"q")
-    assert terminal.wait() == 0
+    assert terminal.wait(30) == 0
     assert b"\x1b[?1049l" in terminal.seen
     assert not terminal.is_raw()
 
@@ -130,7 +132,7 @@ def test_top_on_a_terminal_looks_again_and_restores_it(make_daemon):
 def test_top_ends_with_its_daemon_and_says_so(make_daemon):
     daemon = make_daemon(backend=WALLS)
     terminal = Terminal([SANDGLASS, "top", "--interval", "100ms"], {**os.environ, "SANDGLASS_URL": daemon.url})
-    terminal.expect(b"0 sessions")
+    terminal.expect(b"0 sessions", 30)
     daemon.stop()
-    assert terminal.wait() == 1
+    assert terminal.wait(30) == 1
     assert b"no daemon" in terminal.seen and not terminal.is_raw()
