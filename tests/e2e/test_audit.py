@@ -101,6 +101,7 @@ def test_crashes_and_evictions_are_written(make_daemon):
 def test_a_killed_daemon_tells_afterwards_what_its_log_lacks(audited):
     """The log is written a moment later: what the store knows by then is added by the next daemon."""
     daemon = audited()
+    wait_for(daemon.audit_lines, "its start is written")
     told, happened, last = [], set(), set()
     for _ in range(4):
         session = daemon.session()

@@ -54,7 +54,7 @@ def test_the_page_shows_output_values_errors_and_pictures(page):
     assert typed(tab, "x") == "code:x|result:41"
     assert "error:ZeroDivisionError: division by zero" in typed(tab, "1/0")
     typed(tab, PICTURE)
-    assert tab.evaluate("runs.lastElementChild.querySelector('img').naturalWidth") == 1
+    tab.wait_for("runs.lastElementChild.querySelector('img').naturalWidth == 1", "the picture is shown")
 
 
 def test_a_page_that_is_closed_leaves_its_history_and_no_sandbox(page):
@@ -66,7 +66,7 @@ def test_a_page_that_is_closed_leaves_its_history_and_no_sandbox(page):
     assert daemon.api("GET", "/sessions", expect=200).json["sessions"][0]["sandbox"]["generation"] == 1
     tab.browser.open("about:blank")
     tab.close()
-    wait_for(lambda: state_of(daemon) == "none", "the sandbox is gone", 10)
+    wait_for(lambda: state_of(daemon) == "none", "the sandbox is gone")
     again = tab.browser.open(tab.address)
     again.wait_for("typeof execute == 'function' && runs.children.length == 2", "the page has its history")
     assert "kept" in again.evaluate("runs.textContent")

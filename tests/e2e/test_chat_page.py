@@ -116,7 +116,7 @@ def test_closing_the_tab_takes_the_sandbox_and_a_reload_does_not(chat, browser):
     assert tab.evaluate("run('print(open(\"note\").read())').then(answer => answer.stdout)") == "kept\n"
 
     tab.close()
-    wait_for(lambda: state_of(daemon, session) == "none", "the sandbox is gone", 10)
+    wait_for(lambda: state_of(daemon, session) == "none", "the sandbox is gone")
     assert state_of(daemon, other) == "ready", "another page's session is not touched"
 
     tab = open_page(chat, browser, session)
@@ -126,6 +126,6 @@ def test_closing_the_tab_takes_the_sandbox_and_a_reload_does_not(chat, browser):
     again = json.loads(tab.evaluate("run('print(1)').then(answer => JSON.stringify(answer))"))
     assert again["stdout"] == "1\n" and again["files_were_reset"]
     tab.close()
-    wait_for(lambda: state_of(daemon, session) == "none", "the sandbox is gone again", 10)
+    wait_for(lambda: state_of(daemon, session) == "none", "the sandbox is gone again")
     # The browser may be asked for no more than the URL: the daemon has said nothing to it.
     assert "origin_not_allowed" not in pathlib.Path(daemon.log_path).read_text()

@@ -6,14 +6,14 @@ import subprocess
 
 import pytest
 
-from conftest import SANDGLASS
+from conftest import INSTANCE, SANDGLASS
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 def doctor(work, *arguments, settings="", **environment):
     config = work / "settings.yaml"
-    config.write_text(f"state_dir: {work}/state\nruntime_dir: {work}/run\ninstance: e2e-doctor\n{settings}")
+    config.write_text(f"state_dir: {work}/state\nruntime_dir: {work}/run\ninstance: {INSTANCE}-doctor\n{settings}")
     result = subprocess.run([SANDGLASS, "doctor", "--json", "--config", config, *arguments], capture_output=True, text=True, timeout=120,
                             env={**os.environ, "SANDGLASS_URL": "", "TMPDIR": str(work), **environment})
     document = json.loads(result.stdout)
@@ -46,7 +46,7 @@ exec "$1" doctor --json --config "$2/settings.yaml" --fix
 @as_root
 def test_fix_makes_the_user_the_ids_and_the_directories(work):
     """In a mount namespace with accounts of its own."""
-    (work / "settings.yaml").write_text(f"state_dir: {work}/state\nruntime_dir: {work}/run\ninstance: e2e-doctor\nuser: sandglass-e2e\n")
+    (work / "settings.yaml").write_text(f"state_dir: {work}/state\nruntime_dir: {work}/run\ninstance: {INSTANCE}-doctor\nuser: sandglass-e2e\n")
     environment = {**os.environ, "SANDGLASS_URL": "", "TMPDIR": str(work), "SUDO_USER": "daemon"}
     command = ["unshare", "-m", "sh", "-c", FIX, "sh", SANDGLASS, work]
     first = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)

@@ -130,7 +130,7 @@ def test_run_with_a_private_daemon_is_interrupted_and_leaves_nothing(nobody, wor
                                env={**os.environ, **nobody, "TMPDIR": str(work)})
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(60) == 130
     process.stdout.close()
     process.stderr.close()
     assert list(work.iterdir()) == []
@@ -302,7 +302,7 @@ def test_serve_ends_on_a_signal(work):
     try:
         wait_for(lambda: cli("--url", f"unix:{socket}", "ls").returncode == 0, "the daemon serves")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

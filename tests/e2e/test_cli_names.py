@@ -11,7 +11,7 @@ from test_cli_sessions import create
 
 def on_terminal(daemon, *arguments, columns=80):
     terminal = Terminal([SANDGLASS, *arguments], {**os.environ, "SANDGLASS_URL": daemon.url}, columns=columns)
-    assert terminal.wait() == 0, terminal.seen
+    assert terminal.wait(60) == 0, terminal.seen
     return terminal.seen.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """sandglass run -p: ports of the sandbox at 127.0.0.1 while its program runs."""
+import http.client
 import os
 import re
 import signal
@@ -22,14 +23,18 @@ class Run:
     def __init__(self, daemon, *arguments):
         self.process = subprocess.Popen([SANDGLASS, "run", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         env={**os.environ, "SANDGLASS_URL": daemon.url}, text=True)
-        self.said = ""
+        self.lines = []
         self.readers = [threading.Thread(target=self.read, args=(stream,), daemon=True) for stream in (self.process.stdout, self.process.stderr)]
         for reader in self.readers:
             reader.start()
 
     def read(self, stream):
         for line in stream:
-            self.said += line
+            self.lines.append(line)
+
+    @property
+    def said(self):
+        return "".join(self.lines)
 
     def port(self):
         return int(wait_for(lambda: re.search(r"127\.0\.0\.1:(\d+) leads to port 8000", self.said), "the port is named")[1])
@@ -46,7 +51,7 @@ def fetch(port):
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
             return answer.read()
-    except (OSError, urllib.error.URLError):
+    except (OSError, urllib.error.URLError, http.client.HTTPException):
         return None
 
 

@@ -118,8 +118,9 @@ def test_rm_with_force_does_not_mind_what_is_gone(daemon):
 
 
 def test_why_and_inspect_tell_about_a_session_that_has_ended(daemon):
-    session = create(daemon, "--idle-timeout", "1")
+    session = create(daemon, "--idle-timeout", "5m")
     daemon.execute(session, ["/bin/echo", "last words"])
+    daemon.api("PATCH", f"/sessions/{session}", {"idle_timeout_seconds": 1}, expect=200)
     wait_for(lambda: daemon.ended(session), "the idle end")
     told = daemon.cli("why", session)
     assert told.returncode == 0, told.stderr

@@ -6,14 +6,14 @@ import subprocess
 
 import pytest
 
-from conftest import SANDGLASS
+from conftest import INSTANCE, SANDGLASS
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's daemon does not change its user")
 
 
 def both(work, settings):
     file = work / "sandglass.yaml"
-    file.write_text(json.dumps({"state_dir": str(work / "state"), "instance": "e2e-check", "pool": {"size": 0},
+    file.write_text(json.dumps({"state_dir": str(work / "state"), "instance": INSTANCE, "pool": {"size": 0},
                                 "listen": [f"unix:{work}/run/s.sock"], **settings}))
     environment = {**os.environ, "HOME": str(work)}
     checked = subprocess.run([SANDGLASS, "config", "check", file], capture_output=True, text=True, timeout=30, env=environment)

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import SANDGLASS, wait_for
 from key_file import Keys, bearer
-from test_launcher import children_of, keeper_of, launcher_of
+from test_launcher import children_of
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -33,8 +33,9 @@ def walls_of(pid):
     return tuple(int(rows.get(name, "0")) for name in ("NoNewPrivs", "Seccomp", "Seccomp_filters"))
 
 
-def everybody(daemon):
-    """What the daemon, its helpers and the init of a sandbox of its have, and whether a program inside is free to work."""
+def everybody(make_daemon, backend, confine):
+    """What a daemon, its helpers and the init of a sandbox of its have, and whether a program inside is free to work."""
+    daemon = make_daemon(backend=backend, settings={"pool": {"size": 0}, "daemon": {"confine": confine}})  # no sandbox is half made
     session = daemon.session()
     # Each of these is refused to the daemon itself: programs, processes, connections, files of its own making.
     done = daemon.execute(session, command="python3 - <<'END'\n"
@@ -44,15 +45,17 @@ def everybody(daemon):
                           "open('file', 'w').write('text')\n"
                           "print(subprocess.run(['cat', 'file'], capture_output=True, text=True).stdout)\n"
                           "END")
-    launcher = launcher_of(daemon)
-    init = next(pid for name, pid in children_of(launcher).items() if name == "sandglass-init")
-    return {"daemon": walls_of(daemon.process.pid), "keeper": walls_of(keeper_of(daemon)), "launcher": walls_of(launcher),
+    # The kernel may leave a child out of its list while others come and go.
+    keeper = wait_for(lambda: children_of(daemon.process.pid).get("sandglass-keepe"), "the keeper")
+    launcher = wait_for(lambda: children_of(keeper).get("sandglass-launc"), "the launcher")
+    init = wait_for(lambda: children_of(launcher).get("sandglass-init"), "the init")
+    return {"daemon": walls_of(daemon.process.pid), "keeper": walls_of(keeper), "launcher": walls_of(launcher),
             "init": walls_of(init), "inside": done["stdout"].strip() or done["stderr"]}
 
 
 def test_only_the_daemon_is_confined(make_daemon, backend):
-    found = everybody(make_daemon(backend=backend, settings={"daemon": {"confine": "required"}}))
-    free = everybody(make_daemon(backend=backend, settings={"daemon": {"confine": "off"}}))
+    found = everybody(make_daemon, backend, "required")
+    free = everybody(make_daemon, backend, "off")
     assert found["daemon"][:2] == (1, 2)
     assert free["daemon"][1] == 0
     assert found["inside"] == "text"

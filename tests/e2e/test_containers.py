@@ -18,7 +18,7 @@ def containers_run_here(tmp_path_factory):
 def refused(container):
     """Both say the same, and nothing was left running."""
     result = container.run("sandglass doctor; echo doctor $?; sandglass serve; echo serve $?; sandglass run -- true; echo run $?; "
-                           "for i in $(seq 100); do n=$(ls /proc | grep -c '^[0-9]'); [ $n -gt 4 ] || break; sleep 0.1; done; echo $n")
+                           "for i in $(seq 300); do n=$(ls /proc | grep -c '^[0-9]'); [ $n -gt 4 ] || break; sleep 0.1; done; echo $n")
     *_, doctor, served, ran, processes = result.stdout.splitlines()
     assert (doctor, served, ran) == ("doctor 1", "serve 1", "run 125"), result
     assert "Sandglass cannot run here" in result.stdout and int(processes) <= 4, result
@@ -63,7 +63,7 @@ export SANDGLASS_CONFIG=$HOME/sandglass.yaml
 echo 'sandbox: {backend: direct}' >$SANDGLASS_CONFIG
 serve() {
     sandglass serve 2>>$HOME/log &
-    for i in $(seq 200); do sandglass ls >/dev/null 2>&1 && break; sleep 0.05; done
+    for i in $(seq 600); do sandglass ls >/dev/null 2>&1 && break; sleep 0.05; done
 }
 serve
 sandglass session create --key lives >/dev/null

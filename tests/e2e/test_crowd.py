@@ -16,7 +16,7 @@ class Client:
     """One connection that is kept, as a real client does."""
 
     def __init__(self, daemon, owner):
-        self.connection = UnixConnection(str(daemon.socket), timeout=60)
+        self.connection = UnixConnection(str(daemon.socket), timeout=120)
         self.owner = owner
 
     def call(self, method, path, body=None, raw=False, expect=200):
@@ -60,12 +60,12 @@ def run_one(client, base, kind, seed):
         client.call("POST", path + "/stdin", text[:100])
         client.call("POST", path + "/stdin?eof=1", text[100:])
     elif kind == "terminal":
-        client.call("GET", path + "/wait?output=ready&timeout=30")
+        client.call("GET", path + "/wait?output=ready&timeout=60")
         client.call("POST", path + "/resize", {"cols": 50, "rows": 5})
         client.call("POST", path + "/stdin", text[:1000] + "\n")
         text = "ready\n" + text[:1000] + "\n"
     else:
-        client.call("GET", path + "/wait?output=ready&timeout=30")
+        client.call("GET", path + "/wait?output=ready&timeout=60")
         client.call("POST", path + "/signal", {"signal": "USR1"})
         text = f"ready\n{text}\n"
     end = client.call("GET", path + "?wait=60")

@@ -12,6 +12,7 @@ import real_engine
 from conftest import SANDGLASS, wait_for
 
 IMAGE = "sandglass:latest"
+PATIENTLY = ["-t", "60"]  # a daemon that is killed leaves what it has made
 OWN = ["seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"]
 
 
@@ -50,8 +51,8 @@ class Compose:
         return subprocess.run(["docker", "logs", f"{self.project}_{self.service}_1"], env=self.environment, capture_output=True, text=True).stderr
 
     def up(self, *options):
-        self("up", "-d", "--no-build", *options)
-        wait_for(lambda: self("exec", "-T", self.service, "sandglass", "ls", check=False).returncode == 0, "the daemon serves")
+        self("up", "-d", "--no-build", *PATIENTLY, *options)
+        wait_for(lambda: self("exec", "-T", self.service, "sandglass", "ls", check=False).returncode == 0, "the daemon serves", 60)
 
     def cli(self, *arguments):
         return self("exec", "-T", self.service, "sandglass", *arguments).stdout
@@ -75,7 +76,7 @@ def compose(daemon_engine):
     yield start
     for one in started:
         one("exec", "-T", one.service, "sandglass", "rm", "--all", check=False)
-        one("down", "-v", check=False)
+        one("down", "-v", *PATIENTLY, check=False)
         left = one.containers()
         for container in left:
             daemon_engine.api.remove(container["Id"])
@@ -122,7 +123,7 @@ def test_with_the_socket_of_the_engine(compose):
     user = before["Config"]["User"], before["HostConfig"]["CapDrop"], before["HostConfig"]["ReadonlyRootfs"]
     assert user == ("sandglass", ["ALL"], True)
     daemon.cli("rm", "--all")
-    daemon("stop")
+    daemon("stop", *PATIENTLY)
     assert daemon.containers() == [], "its pool ends with it"
 
 
@@ -137,7 +138,7 @@ def test_with_native_sandboxes_inside(compose):
     assert {"memory", "cpu"} <= set(report["missing"]), "cgroups are not writable in a container"
     users = dict(re.findall(r"^(\S+)\s+(sandglass\S*)$", daemon("exec", "-T", "native", "ps", "axo", "user:16,comm").stdout, re.M)[::-1])
     assert users["sandglass"] == "sandglass", "the daemon is not root"
-    daemon("stop")
+    daemon("stop", *PATIENTLY)
     assert daemon.engine.api.inspect(f"{daemon.project}_native_1")["State"]["ExitCode"] == 0
     assert daemon.containers() == []
 

@@ -33,7 +33,7 @@ class Page:
     def __init__(self, driver, daemon, name="main", **options):
         self.driver, self.daemon, self.name = driver, daemon, name
         self.base = f"http://127.0.0.1:{daemon.port}/"
-        driver.run("if (pages[args.page]) await pages[args.page].context().close(); await open(args.page, args.options)", page=name,
+        driver.run("if (pages[args.page]) await pages[args.page].context().close(); (await open(args.page, args.options)).context().setDefaultTimeout(30000)", page=name,
                    options={"origin": self.base, "acceptDownloads": True, **options})
 
     def run(self, code, **args):
@@ -94,8 +94,8 @@ def test_the_first_screen_shows_what_runs_who_waits_and_what_ended(page, daemon)
     page.see(".recent .command", "echo last words")
     daemon.session(key="other", labels={"team": "blue"})
     page.see(".row .name-link", "other")
-    page.click("button[aria-label='Extend other']")
-    page.see(".toast", "other: ends in")
+    page.run("""await Promise.all([page.locator('.toast').filter({hasText: 'other: ends in'}).first().waitFor({state: 'visible'}),  // it goes again after a moment
+                                    page.locator("button[aria-label='Extend other']").first().click()])""")
     page.run("await page.keyboard.press('/'); await page.keyboard.type('team=red'); await page.waitForFunction(() => document.querySelectorAll('.space .row:not([hidden])').length === 1)")
     assert "q=team" in page.run("return page.url()")
     page.run("await page.keyboard.press('Enter'); await page.keyboard.press('w')")
@@ -167,7 +167,7 @@ def test_a_terminal_is_typed_into_and_goes_on_after_a_reload(page, daemon):
     wait_for(lambda: "42-answer" in page.run(read), "the output is there again")
     page.run("await page.locator('.xterm-helper-textarea').focus(); await page.keyboard.type('echo still-$x\\n')")
     wait_for(lambda: "still-kept" in page.run(read), "it is the same shell")
-    page.run("""await Promise.all([page.waitForResponse(answer => answer.url().endsWith('/resize')), page.setViewportSize({width: 900, height: 500})]);
+    page.run("""await Promise.all([page.waitForResponse(answer => answer.url().endsWith('/resize') && JSON.parse(answer.request().postData()).cols < 130), page.setViewportSize({width: 900, height: 500})]);
                 await page.keyboard.type('stty size\\n')""")
     size = wait_for(lambda: [line for line in page.run(read).splitlines() if line.split() and all(word.isdigit() for word in line.split())], "the size is told")
     assert int(size[-1].split()[1]) < 130
@@ -309,7 +309,7 @@ def test_a_daemon_on_a_unix_socket_only_opens_a_port_for_the_page(make_daemon):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("http://127.0.0.1:") and "#token=sgd_" in done.stdout
     base = done.stdout.split("#")[0]
-    with urllib.request.urlopen(base, timeout=10) as answer:
+    with urllib.request.urlopen(base, timeout=30) as answer:
         assert answer.status == 200 and "script-src 'self'" in answer.headers["Content-Security-Policy"]
     assert daemon.cli("dashboard", "--no-open").stdout.split("#")[0] == base  # one port is enough
 

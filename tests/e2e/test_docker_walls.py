@@ -77,7 +77,7 @@ def test_an_image_for_another_processor_says_so(make_daemon, engine):
     session = daemon.session()
     error = refused_use(daemon, session)
     assert error["code"] == "image_architecture" and "sandglass-foreign:1" in error["message"] and not error["retryable"], error
-    assert real_engine.containers_of(INSTANCE) == {}, "none stays in the state `created`"
+    wait_for(lambda: real_engine.containers_of(INSTANCE) == {}, "none stays in the state `created`")
 
 
 def test_an_image_whose_user_is_missing_says_so(make_daemon, engine):
@@ -326,7 +326,7 @@ def test_an_idle_or_frozen_container_that_somebody_removes_is_noticed(walled, en
     if frozen:
         walled.api("POST", f"/sessions/{session}/pause", expect=200)
     engine.api.remove(box)
-    wait_for(lambda: (show(walled, session)["sandbox"] or {}).get("state") not in ("ready", "frozen"), "it is noticed", 5)
+    wait_for(lambda: (show(walled, session)["sandbox"] or {}).get("state") not in ("ready", "frozen"), "it is noticed")
     wait_for(lambda: says_up(walled, session), "the next use makes another one")
     shown = show(walled, session)
     assert (shown["generation"], shown["sandbox"]["previous_end"]) == (2, "crashed: removed")
@@ -376,7 +376,7 @@ def pause(daemon, engine, session):
     """By hand; the id of the container."""
     box = container_of(daemon, session)
     engine.api.request("POST", f"/containers/{box}/pause")
-    wait_for(lambda: sandbox_state(daemon, session) == "frozen_by_others", "it is told", 5)
+    wait_for(lambda: sandbox_state(daemon, session) == "frozen_by_others", "it is told")
     return box
 
 
@@ -399,7 +399,7 @@ def test_a_container_that_others_pause_is_told_and_goes_on_when_they_let_it(make
 
 def test_programs_in_a_container_that_others_pause_time_out_with_the_reason(walled, engine):
     session = walled.session()
-    runs = [begin(walled, session, timeout=4)]
+    runs = [begin(walled, session, timeout=10)]
     box = pause(walled, engine, session)
     waits = walled.api("POST", f"/sessions/{session}/executions", {"command": "true", "background": True, "timeout": 1}, expect=201).json["id"]
     runs.append(f"/sessions/{session}/executions/{waits}")

@@ -108,7 +108,7 @@ def test_the_settings_of_the_pages_are_accepted(page, work):
     for number, block in enumerate(found):
         config = work / f"{number}.yaml"
         config.write_text(block.replace("/etc/sandglass/engine", str(files)))
-        result = subprocess.run([SANDGLASS, "config", "check", config], capture_output=True, text=True, timeout=20)
+        result = subprocess.run([SANDGLASS, "config", "check", config], capture_output=True, text=True, timeout=60)
         assert result.returncode == 0, (block, result.stdout, result.stderr)
 
 
@@ -215,7 +215,7 @@ def test_gvisor_is_as_its_page_says(make_daemon, engine):
 def test_a_runtime_that_the_engine_lacks_is_named_at_the_start(make_daemon):
     daemon = make_daemon(backend="gvisor", start=False, settings={"docker": {"runtime": "runsc-nowhere"}})
     daemon.spawn()
-    assert daemon.process.wait(20) != 0
+    assert daemon.process.wait(60) != 0
     assert 'has no runtime "runsc-nowhere"' in daemon.log().replace("\\", "")
 
 

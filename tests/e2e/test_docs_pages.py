@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rooms "Start" and "How to": each page does what it says when its commands are typed in their order."""
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -174,6 +176,19 @@ class Readme(doc_page.Reader):
         if "sandglass serve" in commands:
             wait_for(self.daemon.answers, "the daemon answers")
         return printed
+
+    def has_ended(self):
+        """Whether no daemon has the lock of the state directory."""
+        lock = self.daemon.state / "lock"
+        with contextlib.suppress(BlockingIOError), open(lock if lock.exists() else os.devnull) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    def close(self):
+        """The daemon of the page writes to its files until it has ended."""
+        super().close()
+        wait_for(self.has_ended, "the daemon has ended")
 
 
 def test_the_readme_from_its_first_line_to_its_last(work, make_daemon):

@@ -34,7 +34,8 @@ def test_timeouts_fire_and_others_are_served_while_sixty_programs_write(crowded)
         assert answer["stdout"] == f"{number}\n"
         daemon.api("DELETE", f"/sessions/{mine}", expect=200, headers=OTHER)
     for run in runs:
-        ended = daemon.api("GET", f"/sessions/{session}/executions/{run}?wait=25", headers=LOUD).json
+        path = f"/sessions/{session}/executions/{run}?wait=5"
+        ended = wait_for(lambda: (seen := daemon.api("GET", path, headers=LOUD).json)["state"] not in ("queued", "running") and seen, "the end of a program")
         assert ended["state"] == "timeout", ended
     daemon.api("DELETE", f"/sessions/{session}", expect=200, headers=LOUD)
 
@@ -77,7 +78,7 @@ def test_an_execution_in_a_sandbox_that_does_not_answer_ends_as_timeout(make_dae
     init = daemon.api("GET", f"/sessions/{session}").json["sandbox"]["pid"]
     os.kill(init, signal.SIGSTOP)
     try:
-        run = daemon.execute(session, ["/bin/echo", "never"], timeout=1)
+        run = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["/bin/echo", "never"], "timeout": 1}, expect=201, timeout=90).json
         assert run["state"] == "timeout" and "timeout" in run["reason"], run
         again = daemon.execute(session, ["/bin/echo", "again"])
         assert again["stdout"] == "again\n" and again["files_were_reset"], again

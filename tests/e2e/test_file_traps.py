@@ -22,9 +22,9 @@ def ask(box, method, route, body=None, headers=None, **parameters):
     daemon, base = box
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())
     begin = time.monotonic()
-    answer = daemon.api(method, f"{base}/{route}?{query}", body, headers=headers, timeout=20)
+    answer = daemon.api(method, f"{base}/{route}?{query}", body, headers=headers, timeout=30)
     assert answer.status < 500 or answer.status == 507, (method, route, parameters, answer.status, answer.body[:300])
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 25
     return answer
 
 
@@ -146,7 +146,8 @@ def test_archives_of_a_stranger(box):
     for name, data in ARCHIVES.items():
         answer = ask(box, "PUT", "archive", data, path="in")
         assert answer.status in (200, 400, 413, 422), (name, answer.status, answer.body)
-    found = daemon.execute(session, command="find / -xdev -name owned -not -path '*/in/*' 2>/dev/null; find . -perm /6000; find . -type b -o -type c")["stdout"]
+    look = {"command": "find / -xdev -name owned -not -path '*/in/*' 2>/dev/null; find . -perm /6000; find . -type b -o -type c"}
+    found = daemon.api("POST", f"{base}/executions", look, expect=201, timeout=180).json["stdout"]
     assert found == "" and open("/etc/passwd", "rb").read() == passwd
     listing = ask(box, "GET", "archive", path="in")
     if listing.status == 200:

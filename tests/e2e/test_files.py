@@ -68,7 +68,7 @@ class Box:
     def nothing_is_half_done(self, path="."):
         def is_clean():
             return not [name for name in self.names(path, 8) if ".sandglass-" in name]
-        wait_for(is_clean, "temporary files are gone", 5)
+        wait_for(is_clean, "temporary files are gone")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def daemons():
     yield get
     for daemon in made.values():
         daemon.stop()
-    wait_for(lambda: not any(leftovers(directory).values()), "nothing is left behind", 10)
+    wait_for(lambda: not any(leftovers(directory).values()), "nothing is left behind")
     shutil.rmtree(directory)
 
 
@@ -202,7 +202,7 @@ def test_a_file_that_changes_during_a_conditional_upload_is_kept(one):
 
 
 @contextlib.contextmanager
-def raw(daemon, seconds=10):
+def raw(daemon, seconds=30):
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(seconds)
     connection.connect(str(daemon.socket))
@@ -354,15 +354,15 @@ os.symlink('/dev/zero', 'zero'); os.symlink('/dev/tty', 'tty')""")
             extra = {"pattern": "x"} if route == "files/grep" else {}
             if path == "dir" and route != "files":
                 continue
-            answer = box.api(method, route, path=path, timeout=5, **extra)
+            answer = box.api(method, route, path=path, timeout=20, **extra)
             assert 400 <= answer.status < 500, (method, route, path, answer.status, answer.body)
     for path in ("dir", "fifo/below"):
-        assert 400 <= box.put(path, expect=None, timeout=5).status < 500
+        assert 400 <= box.put(path, expect=None, timeout=20).status < 500
     assert box.api("POST", "files/edit", {"path": "fifo", "old": "a", "new": "b"}).status == 400
     box.put("fifo", b"a file now")  # the name is replaced, nobody writes into the pipe
     assert box.get("fifo").body == b"a file now"
     assert len(box.names()) == 5
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_busy_closed_and_read_only_targets(one):
@@ -395,7 +395,7 @@ except OSError: open('sparse', 'wb').truncate(1 << 40); print('less')""").strip(
     size = 8 << 40 if made == "yes" else 1 << 40
     assert one.api("GET", "files/stat", path="sparse", expect=200).json["size"] == size
     assert one.get("sparse", expect=206, headers={"Range": f"bytes={size - 2}-"}).body == b"\0\0"
-    connection = UnixConnection(str(one.daemon.socket), 5)
+    connection = UnixConnection(str(one.daemon.socket))
     connection.request("GET", f"/api/v1/sessions/{one.id}/files?path=sparse")
     response = connection.getresponse()
     assert response.headers["Content-Length"] == str(size) and response.read(1 << 20) == bytes(1 << 20)
@@ -509,7 +509,7 @@ def test_glob(box):
     box.api("GET", "files/glob", pattern="*", path="a.py", expect=404)
     began = time.monotonic()
     box.put("a" * 200, b"")
-    assert found(box, "*a" * 40 + "b") == [] and time.monotonic() - began < 2
+    assert found(box, "*a" * 40 + "b") == [] and time.monotonic() - began < 20
 
 
 def test_grep(box):
@@ -577,7 +577,7 @@ def test_edits_at_the_same_time_lose_nothing(one):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert results == [200] * 40
     one.nothing_is_half_done()
 
@@ -747,7 +747,7 @@ def test_an_archive_of_many_members_and_one_that_is_cut(shared):
 
 class Watch:
     def __init__(self, box, **options):
-        self.connection = UnixConnection(str(box.daemon.socket), 10)
+        self.connection = UnixConnection(str(box.daemon.socket))
         query = "&".join(f"{name}={value}" for name, value in options.items())
         self.connection.request("GET", f"/api/v1/sessions/{box.id}/files/watch?{query}")
         self.response = self.connection.getresponse()

@@ -15,7 +15,7 @@ VALUE = "hunter22-of-the-session"
 
 @pytest.fixture
 def quick(make_daemon):
-    return make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False, "retention": "2s"}})
+    return make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False, "retention": "10s"}})
 
 
 def picture(size):
@@ -75,7 +75,7 @@ def test_pictures_and_tables_are_there_after_a_crash_and_go_with_the_session(qui
 
     quick.api("DELETE", f"/sessions/{session}", expect=200)
     assert fetch(quick, file).body == large
-    wait_for(lambda: not list((quick.state / "output").glob("*.shown")), "the displays are gone with the records")
+    wait_for(lambda: not list((quick.state / "output").glob("*.shown")), "the displays are gone with the records", 60)
     assert quick.request("GET", file["path"]).status == 404
 
 

@@ -122,7 +122,7 @@ def test_memory_in_buffers_of_sockets_counts(make_daemon, hoard):
     execution = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["python3", "-c", hoard], "background": True}, expect=201).json
     wait_for(lambda: daemon.api("GET", f"/sessions/{session}/executions/{execution['id']}", expect=200).json["state"] not in ("queued", "running"),
              "a sandbox whose sockets hold more than its memory is ended", 60)
-    crashed = [json.loads(line) for line in daemon.log().splitlines() if '"sandbox crashed"' in line]
+    crashed = wait_for(lambda: [json.loads(line) for line in daemon.log().split("\n")[:-1] if '"sandbox crashed"' in line], "the log says why")
     assert [line["cause"] for line in crashed] == ["oom"]
     assert daemon.execute(other, ["true"])["exit_code"] == 0
 

@@ -63,7 +63,7 @@ def test_work_goes_on_while_the_launcher_is_killed_again_and_again(daemon):
         worker.join(90)
     assert not failures
     assert run(daemon, kept, "cat", "file").json["exit_code"] == 0, "the sandbox from before all of it is still there"
-    assert "the launcher was replaced" in daemon.log()
+    wait_for(lambda: "the launcher was replaced" in daemon.log(), "the log says so")
 
 
 def test_the_daemon_is_not_ready_without_a_launcher(daemon):

@@ -132,7 +132,8 @@ def test_a_program_of_the_daemons_own_user_is_refused(make_daemon):
     session = daemon.session()
     inside = ["/usr/bin/python3", "-c", ASK_FROM_INSIDE, str(daemon.socket), "1"]
     assert daemon.execute(session, inside)["stdout"].split() == ["none", "403"]
-    left = daemon.execute(session, ["/bin/sh", "-c", '(setsid "$@" > out 2>&1 &) ; sleep 2; cat out', "sh", *inside])
+    alone = ': > out; (setsid "$@" >> out 2>&1 &) ; until [ $(wc -l < out) -ge 2 ]; do sleep 0.05; done; cat out'
+    left = daemon.execute(session, ["/bin/sh", "-c", alone, "sh", *inside], timeout=25)
     assert left["stdout"].split() == ["none", "403"]
     daemon.api("DELETE", f"/sessions/{session}", expect=200)
 

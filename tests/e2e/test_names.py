@@ -92,7 +92,7 @@ def test_old_names_of_programs_and_waiting(make_daemon):
     one = f"{path}/executions/{new.json['id']}"
     assert old_names(daemon.api("GET", one + "?wait=1", expect=200)) == "wait=wait_seconds"
     assert old_names(daemon.api("GET", one + "?wait_seconds=1", expect=200)) == ""
-    run = daemon.api("POST", "/execute", {"code": "open('a', 'w').write('xyz')", "timeout": 10, "idle_timeout": 60, "lease_seconds": 600}, expect=200)
+    run = daemon.api("POST", "/execute", {"code": "open('a', 'w').write('xyz')", "timeout": 30, "idle_timeout": 60, "lease_seconds": 600}, expect=200)
     assert old_names(run) == "timeout=timeout_seconds, idle_timeout=idle_timeout_seconds"
     assert run.json["session_files"][0]["size_bytes"] == run.json["session_files"][0]["size"] == 3
     assert run.json["session_time_remaining_seconds"] == run.json["session_ttl_remaining"] <= 60

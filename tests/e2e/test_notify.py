@@ -16,7 +16,7 @@ class Manager:
         self.name = name
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self.socket.settimeout(20)
+        self.socket.settimeout(30)
         self.socket.bind(name.replace("@", "\0"))
 
     def next(self):

@@ -53,7 +53,7 @@ def test_sessions_and_executions_answer_as_the_document_says(judged):
     running = judged.api("POST", path + "/executions", {"argv": ["cat"], "stdin": True, "background": True}, expect=201).json["id"]
     one = f"{path}/executions/{running}"
     judged.api("POST", one + "/stdin", b"hello\n", expect=200, headers={"Content-Type": "application/octet-stream"})
-    judged.api("GET", one + "/wait?output=hello&timeout=10", expect=200)
+    judged.api("GET", one + "/wait?output=hello&timeout=25", expect=200)
     judged.api("GET", one + "/output", expect=200)
     judged.api("GET", one, expect=200)
     judged.api("GET", path, expect=200)

@@ -164,7 +164,8 @@ class Scene:
         owner = {"headers": callers["owner"]}
         self.session = daemon.api("POST", "/sessions", {"key": "shown", "labels": {"a": "b"}, **options}, expect=201, **owner).json["id"]
         self.execution = daemon.api("POST", f"/sessions/{self.session}/executions",
-                                    {"argv": ["sleep", "60"], "background": True, "stdin": True}, **owner).json["id"]
+                                    {"argv": ["sleep", "1000"], "background": True, "stdin": True}, expect=201, **owner).json["id"]
+        wait_for(lambda: daemon.api("GET", f"/sessions/{self.session}/executions/{self.execution}", **owner).json["state"] == "running", "it runs")
         self.approval = daemon.api("POST", f"/sessions/{self.session}/sandbox", {"flavor": "big"}, expect=202, **owner).json["id"]
         daemon.request("PUT", f"/api/v1/sessions/{self.session}/files?path=note", b"x",
                        {**callers["owner"], "Content-Type": "application/octet-stream"})
@@ -348,7 +349,7 @@ def test_a_delegate_may_hold_a_scope_of_its_own_owners(keys, keyed):
     hub = keys.create("hub", "delegate")["key"]
     daemon = keyed()
     with socket.socket(socket.AF_UNIX) as lease:
-        lease.settimeout(10)
+        lease.settimeout(60)
         lease.connect(str(daemon.socket))
         lease.sendall(f"POST /api/v1/scopes HTTP/1.1\r\nHost: x\r\nX-API-Key: {hub}\r\nContent-Type: application/json\r\n"
                       f"Content-Length: 17\r\n\r\n{{\"owner\":\"run-1\"}}".encode())

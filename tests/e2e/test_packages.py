@@ -73,7 +73,8 @@ def box(make_daemon):
             daemon.api("PUT", f"/sessions/{session}/files?path={path}", content)
 
         def run(self, command, user="root"):
-            ended = daemon.execute(session, command=command, user=user, timeout=60)
+            body = {"command": command, "user": user, "timeout": 120}
+            ended = daemon.api("POST", f"/sessions/{session}/executions", body, expect=201, timeout=150).json
             assert ended["exit_code"] == 0, ended["stdout"] + ended["stderr"]
             return ended["stdout"] + ended["stderr"]
 

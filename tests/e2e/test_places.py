@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import SANDGLASS
+from conftest import INSTANCE, SANDGLASS
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give directories away")
 
@@ -19,7 +19,7 @@ def facts(path):
 
 def serve(work, *arguments, seconds=30):
     """A daemon that is expected to refuse."""
-    return subprocess.run([SANDGLASS, "serve", "--set", "instance=e2e-places", "--set", "pool.size=0", "--backend", "direct",
+    return subprocess.run([SANDGLASS, "serve", "--set", f"instance={INSTANCE}", "--set", "pool.size=0", "--backend", "direct",
                            *map(str, arguments)], capture_output=True, text=True, timeout=seconds,
                           env={**os.environ, "SANDGLASS_CONFIG": "", "HOME": str(work)})
 
@@ -166,8 +166,8 @@ mount -t tmpfs none /run && unset XDG_RUNTIME_DIR SANDGLASS_URL SANDGLASS_LISTEN
 "$1" serve --state "$2/state" >"$2/log" 2>&1 &
 for i in $(seq 200); do "$1" ls >/dev/null 2>&1 && break; sleep 0.1; done
 group=$(stat -c %g /run/sandglass/sandglass.sock)
-setpriv --reuid 1001 --regid 1001 --groups "$group" env HOME="$2" "$1" ls >/dev/null; echo "member $?"
-setpriv --reuid 1001 --regid 1001 --clear-groups env HOME="$2" "$1" ls >/dev/null; echo "stranger $?"
+setpriv --reuid 54322 --regid 54322 --groups "$group" env HOME="$2" "$1" ls >/dev/null; echo "member $?"
+setpriv --reuid 54322 --regid 54322 --clear-groups env HOME="$2" "$1" ls >/dev/null; echo "stranger $?"
 kill $! && wait
 """
 
@@ -177,7 +177,7 @@ def test_a_user_without_a_daemon_uses_the_system_s(work):
     result = subprocess.run(["unshare", "-mnp", "--fork", "--mount-proc", "sh", "-c", SYSTEM_DAEMON, "sh", SANDGLASS, work],
                             capture_output=True, text=True, timeout=60)
     assert result.stdout.splitlines() == ["member 0", "stranger 1"], result
-    assert "no daemon at unix:/tmp/sandglass-1001/" in result.stderr
+    assert "no daemon at unix:/tmp/sandglass-54322/" in result.stderr
 
 
 MOUNTED_BELOW_USR = """
@@ -236,7 +236,7 @@ echo 0 >/proc/sys/user/max_user_namespaces && export HOME="$2" SANDGLASS_CONFIG=
 
 
 def test_a_host_that_forbids_user_namespaces_is_told_the_setting(work):
-    (work / "sandglass.yaml").write_text(f"state_dir: {work}/state\nruntime_dir: {work}/run\ninstance: e2e-none\n")
+    (work / "sandglass.yaml").write_text(f"state_dir: {work}/state\nruntime_dir: {work}/run\ninstance: {INSTANCE}\n")
     result = subprocess.run(["unshare", "-U", "--map-root-user", "sh", "-c", NO_NAMESPACES, "sh", SANDGLASS, work],
                             capture_output=True, text=True, timeout=60, env={**os.environ, "SANDGLASS_URL": ""})
     assert "Sandglass cannot run here" in result.stdout and "doctor 1\nrun 125\ndirect\n" in result.stdout, result

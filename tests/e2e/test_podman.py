@@ -42,7 +42,7 @@ def podman(service):
     """The service, with nothing of ours in it before and after."""
     assert left_in(service) == {}
     yield service
-    wait_for(lambda: left_in(service) == {}, f"nothing is left: {left_in(service)}", 15)
+    wait_for(lambda: left_in(service) == {}, f"nothing is left: {left_in(service)}", 30)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_programs_run_and_files_are_kept(daemon, podman):
     assert len(podman.conmons()) == 1
     daemon.api("DELETE", f"/sessions/{session}", expect=200)
     wait_for(lambda: left_in(podman) == {}, f"nothing is left: {left_in(podman)}")
-    assert not list((daemon.state / "docker/doors").glob("*"))
+    wait_for(lambda: not list((daemon.state / "docker/doors").glob("*")), "its door is gone")
 
 
 def may_raise_limits():
@@ -119,7 +119,7 @@ def test_what_is_done_behind_the_daemons_back_is_told(daemon, podman, how):
     session = daemon.session()
     path = begin(daemon, session)
     act(podman, container_of(daemon, session))
-    run = result(daemon, path, 10)
+    run = result(daemon, path)
     assert (run["state"], run["reason"]) == ("crashed", cause), run
     assert says_up(daemon, session), "the next use makes another one"
     shown = show(daemon, session)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers of sandboxes in a real browser: a dev server with hot reload works, and a hostile page reaches nothing."""
-import contextlib
 import json
 import urllib.parse
 
 import pytest
 
 from browser import CHROMIUM, Browser
-from conftest import wait_for
 from key_file import bearer, keys  # noqa: F401 (fixture)
 from test_ports import serve
 
@@ -96,17 +94,8 @@ def open_tab(browser, url):
     return browser.open(urllib.parse.quote(url, safe=""))
 
 
-def wait_in(tab, expression, what):
-    """As tab.wait_for(), also while a page is left for the next one."""
-    def look():
-        with contextlib.suppress(AssertionError):
-            return tab.evaluate(expression)
-        return None
-    return wait_for(look, what)
-
-
 def check_dev(tab):
-    wait_in(tab, "window.result && result.socket && result.fetch && window.loaded", "everything has loaded")
+    tab.wait_for("window.result && result.socket && result.fetch && window.loaded", "everything has loaded")
     assert tab.evaluate("result.socket") == "hot"
     assert tab.evaluate("result.fetch") == "PUT 1"
     assert tab.evaluate("window.loaded") == "app.js"
@@ -135,7 +124,7 @@ def test_a_dev_server_works_by_its_host_name(site, browser):
 
 
 def attack(site, tab, other):
-    wait_in(tab, "!!window.attack", "the page is there")
+    tab.wait_for("!!window.attack", "the page is there")
     for api in (f"http://127.0.0.1:{site.port}", f"http://localhost:{site.port}"):
         tab.evaluate(f"results = {{}}; attack({json.dumps(api)}, {json.dumps(other)})")
         tab.wait_for("Object.keys(results).length == 10", "all attempts have an end")

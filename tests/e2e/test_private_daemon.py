@@ -24,7 +24,7 @@ def test_it_is_gone_when_run_returns(work, environment):
     environment.pop("SANDGLASS_URL")
     environment["XDG_RUNTIME_DIR"] = str(work)
     program = start(environment, "/bin/sh", "-c", "echo alone; exit 3")
-    assert program.communicate(timeout=30)[0] == "alone\n"
+    assert program.communicate(timeout=60)[0] == "alone\n"
     assert program.returncode == 3
     assert os.listdir(work) == []
 
@@ -35,7 +35,7 @@ def test_it_is_no_node_of_a_cluster(work, environment):
     environment |= {"XDG_RUNTIME_DIR": str(work), "SANDGLASS_STORE_KIND": "redis", "SANDGLASS_STORE_REDIS_URL": "redis://127.0.0.1:1/0", "SANDGLASS_NODE_ID": "a",
                     "SANDGLASS_NODE_ADDRESS": "http://127.0.0.1:1", "SANDGLASS_NODE_SECRET_FILE": "/nowhere"}
     program = start(environment, "/bin/sh", "-c", "echo alone")
-    assert program.communicate(timeout=30)[0] == "alone\n"
+    assert program.communicate(timeout=60)[0] == "alone\n"
     assert program.returncode == 0
 
 

@@ -118,7 +118,7 @@ def test_the_package_serves_in_a_fresh_debian_and_leaves_only_data(inside, packa
         dpkg -r sandglass
         test -e /var/lib/sandglass/sandglass.db; grep -c mine /etc/sandglass/sandglass.yaml
         ! test -e /usr/bin/sandglass
-        for i in $(seq 100); do n=$({ grep -l sandglass-init /proc/[0-9]*/comm 2>/dev/null || true; } | wc -l); if [ $n = 0 ]; then break; fi; sleep 0.1; done
+        for i in $(seq 300); do n=$({ grep -l sandglass-init /proc/[0-9]*/comm 2>/dev/null || true; } | wc -l); if [ $n = 0 ]; then break; fi; sleep 0.1; done
         echo sandboxes $n
         dpkg -P sandglass
         ls -d /var/lib/sandglass /etc/sandglass /run/sandglass 2>/dev/null || true
@@ -271,7 +271,7 @@ def test_what_the_script_has_installed_it_removes(inside, dist, work):
         /src/scripts/install --remove
         tail -1 /etc/sandglass/sandglass.yaml
         ls /var/lib/sandglass/sandglass.db; getent passwd sandglass | cut -d: -f1
-        for i in $(seq 100); do n=$({ grep -l sandglass-init /proc/[0-9]*/comm 2>/dev/null || true; } | wc -l); if [ $n = 0 ]; then break; fi; sleep 0.1; done
+        for i in $(seq 300); do n=$({ grep -l sandglass-init /proc/[0-9]*/comm 2>/dev/null || true; } | wc -l); if [ $n = 0 ]; then break; fi; sleep 0.1; done
         echo sandboxes $n
         /src/scripts/install; /src/scripts/install --purge
         getent passwd sandglass || echo no user

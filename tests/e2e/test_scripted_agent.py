@@ -207,7 +207,7 @@ def finish_out_of_budget(agent, down_seconds):
 
 
 def test_twenty_sessions_tell_the_truth_and_the_money_adds_up(make_daemon):
-    daemon = make_daemon(backend="direct", settings={"pool": {"size": 2}, "flavors": FLAVORS, "approvals": {"timeout": 3},
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 2}, "flavors": FLAVORS, "approvals": {"timeout": 10},
                                                      "budget": {"window": 2}})
     poor = [play_out_of_budget(daemon, SESSIONS - 1 - number) for number in range(2)]
     agents = [Agent(daemon, number) for number in range(SESSIONS - len(poor))]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables given as secrets: programs have them, and nobody else is shown their values."""
+import contextlib
 import json
 import os
 import sqlite3
@@ -31,9 +32,10 @@ def everything_kept(daemon):
         folders[:] = [name for name in folders if name not in ("sandboxes", "output")]
         for name in names:
             path = os.path.join(folder, name)
-            if os.path.isfile(path):
-                with open(path, "rb") as file:
-                    kept += file.read()
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                if os.path.isfile(path):
+                    with open(path, "rb") as file:
+                        kept += file.read()
     return kept + daemon.log().encode()
 
 

