@@ -135,8 +135,10 @@ def restart(stage):
     program.type("sandglass run -- sh -c 'for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.7; done'", [daemon])
     program.shows("line 3", [daemon])
     daemon.type("kill -9 %1", [program])
-    daemon.pause(0.3, [program])
-    os.write(daemon.fd, b"\n")  # the shell tells at its next prompt
+    deadline = time.monotonic() + 30
+    while not any("Killed" in line for _, line in daemon.lines) and time.monotonic() < deadline:
+        daemon.pause(0.3, [program])
+        os.write(daemon.fd, b"\n")  # the shell tells at the next prompt behind the end
     daemon.pause(1.5, [program])
     daemon.type("sandglass serve 2>log &", [program])
     program.shows("line 8", [daemon])
@@ -164,6 +166,7 @@ def scope(stage):
     terminal.type("sandglass scope -- sh evaluate-then-kill-scope")
     terminal.prompt()
     terminal.wait(lambda: not stage.ask("ls", "--owner", "*"), "all sessions are gone")
+    terminal.wait(lambda: subprocess.run(["pgrep", "-f", "sleep 31337"], stdout=subprocess.DEVNULL).returncode == 1, "their programs are gone")
     terminal.pause()
     terminal.type("sandglass ls --owner '*' | wc -l")
     terminal.prompt()
