@@ -4,6 +4,7 @@
 #include "backend/registry.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "harness/steady_clock.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -37,7 +38,7 @@ void docker_world_init(struct docker_world *world, const char *backend, const ch
     char socket_path[96];
     struct error err = { 0 };
 
-    *world = (struct docker_world){ .state_dir = -1, .loop = loop_new(&clock_system) };
+    *world = (struct docker_world){ .state_dir = -1, .loop = loop_new(&steady_clock) };
     make_directories(world);
     snprintf(socket_path, sizeof(socket_path), "%s/engine.sock", world->path);
     snprintf(text, sizeof(text),
@@ -104,10 +105,11 @@ void docker_world_close(struct docker_world *world)
 
 void docker_world_idle(struct docker_world *world, unsigned ms)
 {
+    enum { LEAST_TURNS = 50 }; /* however late it is */
     int64_t until_us = loop_now_us(world->loop) + (int64_t)ms * 1000;
 
-    while (loop_now_us(world->loop) < until_us)
-        loop_turn(world->loop, 5);
+    for (int turns = 0; loop_now_us(world->loop) < until_us || turns < LEAST_TURNS; turns++)
+        loop_turn(world->loop, loop_now_us(world->loop) < until_us ? 5 : 0);
 }
 
 static void on_answer(struct backend_op *op)

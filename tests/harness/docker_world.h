@@ -51,7 +51,7 @@ void docker_world_close(struct docker_world *world);
 /* Runs the loop until the condition holds; fails the test at the deadline. */
 #define docker_world_wait(world, condition)                                     \
     do {                                                                        \
-        int64_t deadline_us_ = loop_now_us((world)->loop) + 15 * 1000 * 1000LL; \
+        int64_t deadline_us_ = loop_now_us((world)->loop) + 60 * 1000 * 1000LL; \
         while (!(condition)) {                                                  \
             if (loop_now_us((world)->loop) > deadline_us_)                      \
                 fail_msg("%s:%d: never: %s", __FILE__, __LINE__, #condition);   \

@@ -22,10 +22,16 @@
 void fixture_start(struct fixture *fixture, const struct http_server_limits *limits,
                    http_request_fn *on_request)
 {
+    fixture_start_by(fixture, &clock_system, limits, on_request);
+}
+
+void fixture_start_by(struct fixture *fixture, const struct clock *clock,
+                      const struct http_server_limits *limits, http_request_fn *on_request)
+{
     struct error err = { 0 };
     char address[128];
 
-    *fixture = (struct fixture){ .loop = loop_new(&clock_system) };
+    *fixture = (struct fixture){ .loop = loop_new(clock) };
     snprintf(fixture->directory, sizeof(fixture->directory), "/tmp/sandglass-net-XXXXXX");
     assert_non_null(mkdtemp(fixture->directory));
     snprintf(fixture->socket_path, sizeof(fixture->socket_path), "%s/s", fixture->directory);

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { FIXTURE_DEADLINE_MS = 10 * 1000 };
+enum { FIXTURE_DEADLINE_MS = 60 * 1000 };
 
 struct fixture {
     struct loop *loop;
@@ -28,6 +28,8 @@ struct fixture {
 /* The limits may be NULL. Listens on a unix socket in a directory of its own and on TCP. */
 void fixture_start(struct fixture *fixture, const struct http_server_limits *limits,
                    http_request_fn *on_request);
+void fixture_start_by(struct fixture *fixture, const struct clock *clock,
+                      const struct http_server_limits *limits, http_request_fn *on_request);
 void fixture_stop(struct fixture *fixture);
 
 /* Runs the loop until the condition holds; fails the test at the deadline. */

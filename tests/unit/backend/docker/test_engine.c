@@ -3,6 +3,7 @@
 
 #include "fake_engine.h"
 
+#include "../../../harness/steady_clock.h"
 #include "base/alloc.h"
 
 #include <errno.h>
@@ -46,7 +47,7 @@ static int start(void **state)
     struct error err = { 0 };
 
     world = xnew(struct world);
-    world->loop = loop_new(&clock_system);
+    world->loop = loop_new(&steady_clock);
     world->status = 200;
     world->type = "application/json";
     world->body = "{\"answer\":42}";

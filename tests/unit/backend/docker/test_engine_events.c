@@ -3,6 +3,7 @@
 
 #include "fake_engine.h"
 
+#include "../../../harness/steady_clock.h"
 #include "base/alloc.h"
 
 #include <setjmp.h>
@@ -47,7 +48,7 @@ static int start(void **state UNUSED)
     struct engine_options options = { 0 };
 
     world = xnew(struct world);
-    world->loop = loop_new(&clock_system);
+    world->loop = loop_new(&steady_clock);
     fake_engine_start(&world->fake, world->loop, on_request);
     options.loop = world->loop;
     options.host = world->fake.host;

@@ -3,6 +3,7 @@
 
 #include "fake_engine.h"
 
+#include "../../../harness/steady_clock.h"
 #include "base/alloc.h"
 
 #include <errno.h>
@@ -62,7 +63,7 @@ static int start(void **state UNUSED)
     struct engine_options options = { 0 };
 
     world = xnew(struct world);
-    world->loop = loop_new(&clock_system);
+    world->loop = loop_new(&steady_clock);
     world->create = "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\n"
                     "Content-Length: 11\r\n\r\n{\"Id\":\"e1\"}";
     world->start = UPGRADED;
