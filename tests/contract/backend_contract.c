@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { WAIT_MS = 15000 };
+enum { WAIT_MS = 60000 };
 
 static const struct backend_contract *contract;
 static struct loop *loop;
@@ -60,7 +60,7 @@ static void wait_until(const bool *flag)
     while (!*flag) {
         if (now_ms() > deadline)
             fail_msg("it does not come");
-        loop_turn(loop, 100);
+        loop_turn(loop, 10);
     }
 }
 

@@ -16,6 +16,7 @@ struct store_contract {
     void (*clean_up)(void);                   /* after it is closed; may be NULL */
     /* While it is failing, a transaction fails; at least the next one does. */
     void (*set_failing)(struct store *store, bool failing);
+    bool asks_server; /* a watch is active only when a server has answered, which it reports */
 };
 
 /* The number of failed tests. */

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { DEADLINE_US = 30 * 1000 * 1000 };
+enum { DEADLINE_US = 90 * 1000 * 1000 };
 
 void store_wait(struct loop *loop, const bool *flag)
 {

@@ -38,8 +38,10 @@ int main(void)
         printf("1..0 # SKIP there is no redis-server here\n");
         return 0;
     }
-    failed = store_contract_run(&(struct store_contract){
-        .name = "store/redis", .open = open_redis, .set_failing = set_failing });
+    failed = store_contract_run(&(struct store_contract){ .name = "store/redis",
+                                                          .open = open_redis,
+                                                          .set_failing = set_failing,
+                                                          .asks_server = true });
     redis_server_stop(&server);
     return failed;
 }

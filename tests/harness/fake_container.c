@@ -253,7 +253,7 @@ static void kill_by_podman(struct fake_container *container, int signal_number)
 
     assert_int_equal(kill(container->pid, signal_number), 0);
     if (signal_number == SIGKILL)
-        assert_int_equal(poll(&process, 1, 10 * 1000), 1);
+        assert_int_equal(poll(&process, 1, 60 * 1000), 1);
     close(process.fd);
     fake_event(container, "kill", NULL, NULL);
 }

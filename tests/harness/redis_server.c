@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { ARGUMENTS = 48, START_TRIES = 500 };
+enum { ARGUMENTS = 48, START_TRIES = 6000 };
 
 static void run(const struct redis_server *server, const char *const *settings)
 {
@@ -44,7 +44,7 @@ static void run(const struct redis_server *server, const char *const *settings)
     _exit(127);
 }
 
-static bool answers(const struct redis_server *server)
+bool redis_server_answers(const struct redis_server *server)
 {
     redisContext *context = redisConnectUnix(server->socket);
     bool good = context && !context->err;
@@ -60,13 +60,15 @@ static bool start(struct redis_server *server, const char *const *settings)
     if (server->pid == 0)
         run(server, settings);
     for (int i = 0; i < START_TRIES; i++) {
-        if (answers(server))
+        if (redis_server_answers(server))
             return true;
-        if (waitpid(server->pid, NULL, WNOHANG) == server->pid)
-            break;
+        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
+            server->pid = 0;
+            return false;
+        }
         usleep(10 * 1000);
     }
-    server->pid = 0;
+    redis_server_kill(server);
     return false;
 }
 

@@ -18,7 +18,8 @@ struct redis_server {
 bool redis_server_start(struct redis_server *server, const char *const *settings);
 void redis_server_kill(struct redis_server *server); /* SIGKILL; its files stay */
 void redis_server_start_again(struct redis_server *server, const char *const *settings);
-void redis_server_stop(struct redis_server *server); /* a zeroed one is fine */
+void redis_server_stop(struct redis_server *server);          /* a zeroed one is fine */
+bool redis_server_answers(const struct redis_server *server); /* at its socket */
 
 /* A command over a connection of its own; the words are split at spaces. The answer as text ("" for
  * none), valid until the next call; an error as it is. */

@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 /* For an answer, and for the end of a program: one that tries all ways out is a minute's work on a busy machine. */
-enum { WAIT_MS = 15000, PROGRAM_MS = 120000 };
+enum { WAIT_MS = 60000, PROGRAM_MS = 120000 };
 
 /* An emulated machine is given more time. */
 static int64_t patience(int64_t ms)

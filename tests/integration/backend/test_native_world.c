@@ -288,7 +288,7 @@ static void an_open_network_leads_out_and_not_to_the_host(void **state)
     assert_int_equal(ground_create(&ground, &spec, &other, &err), 0);
     snprintf(text, sizeof(text),
              "python3 -c '\nimport socket\n"
-             "print(socket.create_connection((\"198.51.100.2\", 8080), 5).recv(100).decode())\n"
+             "print(socket.create_connection((\"198.51.100.2\", 8080), 60).recv(100).decode())\n"
              "for host in (\"127.0.0.1\", \"198.51.100.1\", \"100.127.%u.%u\", \"100.127.%u.%u\", "
              "\"169.254.169.254\"):\n"
              "  s = socket.socket()\n  s.settimeout(0.3)\n"
@@ -303,7 +303,8 @@ static void an_open_network_leads_out_and_not_to_the_host(void **state)
     destroy(&ground, sandbox.id);
     destroy(&ground, other.id);
     ground_close(&ground);
-    assert_int_not_equal(system("nft list tables | grep -q sandglass_test"), 0);
+    snprintf(text, sizeof(text), "nft list tables | grep -qw sandglass_test_%d", (int)getpid());
+    assert_int_not_equal(system(text), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)

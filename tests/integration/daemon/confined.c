@@ -39,16 +39,31 @@ void write_file(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-unsigned free_port(void)
+int port_socket(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int yes = 1;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    return fd;
+}
+
+static unsigned take_port(int fd)
 {
     struct sockaddr_in address = { .sin_family = AF_INET,
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t length = sizeof(address);
-    scoped(fd_close) int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
     return ntohs(address.sin_port);
+}
+
+unsigned free_port(void)
+{
+    scoped(fd_close) int fd = port_socket();
+
+    return take_port(fd);
 }
 
 void set(const char *key, const char *value)
@@ -78,7 +93,8 @@ static int set_up(void **state)
     write_file(at("other/secret"), "secret");
     write_file(at("config"), "");
     assert_int_equal(config_load(&ground.config, at("config"), &err), 0);
-    ground.port = free_port();
+    ground.holder = port_socket();
+    ground.port = take_port(ground.holder);
     snprintf(listen, sizeof(listen), "unix:%s 127.0.0.1:%u", at("run/socket"), ground.port);
     set("listen", listen);
     set("state_dir", at("state"));
@@ -103,6 +119,7 @@ static int tear_down(void **state)
 {
     (void)state;
     config_fini(&ground.config);
+    fd_close(ground.holder);
     return nftw(ground.root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 

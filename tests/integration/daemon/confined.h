@@ -21,12 +21,14 @@ extern struct ground {
     char root[128];
     struct config config;
     unsigned port; /* that the daemon listens on */
+    int holder;    /* owned: has the port, does not listen, and keeps others from it */
 } ground;
 
 const char *at(const char *name); /* below the root; the last eight are valid */
 void write_file(const char *path, const char *text);
 void set(const char *key, const char *value);
 unsigned free_port(void);
+int port_socket(void); /* for TCP; its port may be that of another such one, too */
 
 /* cmocka's own checks would go on as the parent. */
 #define check(condition, ...)                                   \

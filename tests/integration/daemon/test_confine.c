@@ -368,7 +368,7 @@ static int bind_to(unsigned port)
     struct sockaddr_in address = { .sin_family = AF_INET,
                                    .sin_port = htons((uint16_t)port),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    scoped(fd_close) int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    scoped(fd_close) int fd = port_socket();
 
     return bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? errno : 0;
 }

@@ -323,7 +323,7 @@ size_t box_count_descriptors(const struct box *box)
 
 void box_wait_for_exit(struct box *box, int *out_status)
 {
-    int64_t deadline_us = box_deadline_us(20000);
+    int64_t deadline_us = box_deadline_us(60000);
     pid_t pid;
 
     while (!(pid = waitpid(box->init, out_status, WNOHANG))) {

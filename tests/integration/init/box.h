@@ -76,7 +76,7 @@ pid_t box_spawn_relayed(enum box_mode mode, const char *path);
 /* Turns the loop until the condition holds. */
 #define box_wait(box, condition)                        \
     do {                                                \
-        int64_t box_deadline_ = box_deadline_us(20000); \
+        int64_t box_deadline_ = box_deadline_us(60000); \
         while (!(condition))                            \
             box_turn(box, box_deadline_, #condition);   \
     } while (0)

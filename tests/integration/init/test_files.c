@@ -325,7 +325,7 @@ static void a_wide_tree_is_listed_and_removed(void **state)
         char chunk[4096];
         ssize_t got;
 
-        assert_int_equal(poll(&poll_fd, 1, 10000), 1);
+        assert_int_equal(poll(&poll_fd, 1, 60000), 1);
         got = read(poll_fd.fd, chunk, sizeof(chunk));
         if (got <= 0)
             break;

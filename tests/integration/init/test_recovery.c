@@ -12,9 +12,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* No more than a pipe holds, however much is written meanwhile. */
+static void read_some(struct run *run)
+{
+    char bytes[65536];
+    ssize_t got = read(run->pipes.output, bytes, sizeof(bytes));
+
+    if (got > 0)
+        assert_int_equal(buffer_append(&run->out, bytes, (size_t)got), 0);
+}
+
 static void a_daemon_that_dies_loses_no_byte(void **state)
 {
-    enum { LINES = 300000 }; /* more than six looks at a full pipe can take away */
+    enum {
+        LINES = 300000
+    }; /* more than six daemons can take away, a pipe beyond what each wants */
     struct box *box = the_box(state);
     struct buffer all = BUFFER_INIT(16 * 1024 * 1024);
     struct run run;
@@ -26,7 +38,7 @@ static void a_daemon_that_dies_loses_no_byte(void **state)
         size_t wanted = all.length + 20000;
         struct box_listed *listed;
 
-        box_wait(box, (run_read(&run), all.length + run.out.length >= wanted));
+        box_wait(box, (read_some(&run), all.length + run.out.length >= wanted));
         buffer_append(&all, run.out.data, run.out.length);
         box_disconnect(box);
         close(run.pipes.output);
@@ -76,7 +88,7 @@ static void an_end_that_nobody_heard_is_remembered(void **state)
     fclose(fopen(text, "w"));
 
     box_connect(box);
-    for (int64_t deadline = box_deadline_us(10000);;) {
+    for (int64_t deadline = box_deadline_us(60000);;) {
         box->listed_count = 0;
         box_list(box);
         assert_int_equal(box->listed_count, 1);
@@ -139,7 +151,7 @@ static bool is_closed(int fd)
     struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
     char bytes[1024];
 
-    while (poll(&poll_fd, 1, 10000) == 1) {
+    while (poll(&poll_fd, 1, 60000) == 1) {
         ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
 
         if (got <= 0)

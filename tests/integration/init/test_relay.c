@@ -123,7 +123,7 @@ static void a_carrier_that_stalls_loses_nothing(void **state)
     for (int way = CUTTER_IN; way <= CUTTER_OUT; way++) {
         struct workload *workload = workload_new(box, LARGE);
         struct cutter_plan plan = { 0 };
-        int64_t deadline_us = box_deadline_us(60000);
+        int64_t deadline_us = box_deadline_us(120000);
         uint64_t passed = cutter_passed(box->cutter, CUTTER_OUT);
 
         while (cutter_passed(box->cutter, CUTTER_OUT) < passed + 100000) {

@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_MS = 20000, EXIT_WITHOUT_RELAY = 70 };
+enum { PATIENCE_MS = 60000, EXIT_WITHOUT_RELAY = 70 };
 
 struct pair {
     char dir[64];

@@ -93,9 +93,9 @@ static void a_stopped_tree_dies_too(void **state)
 
 static void a_signal_to_the_tree_reaches_everybody_and_one_to_the_process_only_it(void **state)
 {
-    static const char text[] = "sh -c 'trap \"echo inner; exit\" TERM; echo ready; "
+    static const char text[] = "trap 'echo outer; wait; exit 3' TERM; "
+                               "sh -c 'trap \"echo inner; exit\" TERM; echo ready; "
                                "while :; do sleep 0.01; done' & "
-                               "trap 'echo outer; wait; exit 3' TERM; "
                                "while :; do sleep 0.01; done";
     struct box *box = the_box(state);
     struct asked asked = { 0 };
@@ -184,7 +184,7 @@ static void a_flood_of_orphans_is_reaped(void **state)
 
     run_all(&run, box,
             &RUN_SHELL("i=0; while [ $i -lt 500 ]; do (sh -c : &) ; i=$((i+1)); done; i=0; "
-                       "while ps -o stat= --ppid $PPID | grep -q Z && [ $i -lt 200 ]; do "
+                       "while [ $(ps -o pid= --ppid $PPID | wc -l) -gt 1 ] && [ $i -lt 1000 ]; do "
                        "sleep 0.02; i=$((i+1)); done; ps -o stat= --ppid $PPID | grep -c Z"));
     assert_int_equal(atoi(run_out(&run)), 0);
     run_finish(&run);
@@ -193,12 +193,21 @@ static void a_flood_of_orphans_is_reaped(void **state)
 /* Its own limit keeps it from taking the machine with it. */
 #define BOMB "ulimit -u 150; trap '' TERM INT HUP; b() { b | b & }; echo go; b; b; sleep 1000"
 
+/* A user whom no other test has at the same time, as its limit and its processes are counted. */
+static unsigned bomber(void)
+{
+    return 100000000 + (unsigned)getpid();
+}
+
 static void begin_bomb(struct run *run, struct box *box)
 {
+    char user[32] = "";
     struct agent_start start = { .argv = (const char *const[]){ "/bin/bash", "-c", BOMB, NULL },
-                                 .user = geteuid() ? "" : "54321:54321",
+                                 .user = user,
                                  .cwd = "/" };
 
+    if (geteuid() == 0)
+        snprintf(user, sizeof(user), "%u:%u", bomber(), bomber());
     run_begin(run, box, &start);
     run_wait_started(run);
     box_wait(box, (run_read(run), strstr(run_out(run), "go")));
@@ -209,12 +218,14 @@ static void a_fork_bomb_dies_with_its_tree(void **state)
     struct box *box = the_box(state);
     struct run run;
     struct run after;
+    char text[64];
 
     begin_bomb(&run, box);
     assert_int_equal(box_kill_tree(box, run.number, SIGKILL), 0);
     run_wait_end(&run);
     run_finish(&run);
-    run_all(&after, box, &RUN_SHELL("ps -eo uid= | grep -c '^ *54321$'"));
+    snprintf(text, sizeof(text), "ps -eo uid= | grep -c '^ *%u$'", bomber());
+    run_all(&after, box, &RUN_SHELL(text));
     assert_int_equal(atoi(run_out(&after)), 0);
     run_finish(&after);
 }

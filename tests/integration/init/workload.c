@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { CHUNK = 4096, PATIENCE_MS = 60000 };
+enum { CHUNK = 4096, PATIENCE_MS = 120000 };
 
 static uint8_t byte_at(uint64_t offset)
 {

@@ -96,7 +96,7 @@ bool client_turn(struct client *client, int timeout_ms);
 
 #define client_wait(client, condition)                          \
     do {                                                        \
-        int64_t client_deadline_ = client_deadline_ms(20000);   \
+        int64_t client_deadline_ = client_deadline_ms(60000);   \
         while (!(condition))                                    \
             client_go_on(client, client_deadline_, #condition); \
     } while (0)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -83,12 +84,17 @@ int free_port(void)
 {
     struct sockaddr_in address = { .sin_family = AF_INET,
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t length = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    uint16_t random;
+    bool is_free;
 
-    assert_int_equal(bind(fd, (const struct sockaddr *)&address, length), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
+    do {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        assert_int_equal(getrandom(&random, sizeof(random), 0), sizeof(random));
+        address.sin_port = htons((uint16_t)(10000 + random % 20000));
+        is_free = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+        close(fd);
+    } while (!is_free);
     return ntohs(address.sin_port);
 }
 
@@ -129,26 +135,26 @@ static void serve(int client, const struct sockaddr_un *server, unsigned *seed)
     close(client);
 }
 
-static _Noreturn void run_proxy(const char *socket_path, const char *server_path)
+static _Noreturn void run_proxy(int listener, const char *server_path)
 {
-    struct sockaddr_un own = unix_address(socket_path);
     struct sockaddr_un server = unix_address(server_path);
-    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
     unsigned seed = 1;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
-    if (bind(listener, (const struct sockaddr *)&own, sizeof(own)) < 0 || listen(listener, 8) < 0)
-        _exit(1);
     for (;;)
         serve(accept(listener, NULL, NULL), &server, &seed);
 }
 
-void redis_place_cut(struct redis_place *place, const char *socket)
+void redis_place_cut(struct redis_place *place, const char *path)
 {
+    struct sockaddr_un own = unix_address(path);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    assert_int_equal(bind(listener, (const struct sockaddr *)&own, sizeof(own)), 0);
+    assert_int_equal(listen(listener, 8), 0);
     place->helper = fork();
     if (place->helper == 0)
-        run_proxy(socket, place->servers[0].socket);
-    while (access(socket, F_OK) < 0)
-        usleep(1000);
+        run_proxy(listener, place->servers[0].socket);
+    close(listener);
 }

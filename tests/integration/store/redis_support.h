@@ -21,12 +21,14 @@ int redis_place_teardown(void **state);
 /* Runs the helper in a process of its own. */
 void redis_place_run(struct redis_place *place, const char *const *command);
 
-/* A proxy on `socket` that passes requests on to the server, and cuts the connection now and then
+/* A proxy at `path` that passes requests on to the server, and cuts the connection now and then
  * before an answer is through. */
-void redis_place_cut(struct redis_place *place, const char *socket);
+void redis_place_cut(struct redis_place *place, const char *path);
 
 /* A store of the place, with the url of servers[0] and the node "a" where nothing else is said;
  * place->err says why it is NULL. */
 struct store *redis_place_open(struct redis_place *place, struct store_options options);
 
+/* That nobody has at the moment, and that the kernel gives to nobody by itself: it is below the ephemeral
+ * ones. */
 int free_port(void);

@@ -73,7 +73,7 @@ static sqlite3 *open_directly(const struct sqlite_place *place)
     sqlite3 *handle = NULL;
 
     assert_int_equal(sqlite3_open(place->path, &handle), SQLITE_OK);
-    sqlite3_busy_timeout(handle, 2000);
+    sqlite3_busy_timeout(handle, 60000);
     return handle;
 }
 

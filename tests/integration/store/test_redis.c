@@ -42,6 +42,17 @@ static void turn_for(struct redis_place *place, int64_t ms)
         loop_turn(place->loop, 5);
 }
 
+/* Turns the loop until the condition holds; fails the test at the deadline. */
+#define turn_until(place, condition)                                                    \
+    do {                                                                                \
+        int64_t deadline_us_ = clock_now_us(&clock_system) + 60 * 1000 * INT64_C(1000); \
+        while (!(condition)) {                                                          \
+            if (clock_now_us(&clock_system) > deadline_us_)                             \
+                fail_msg("never: %s", #condition);                                      \
+            loop_turn((place)->loop, 5);                                                \
+        }                                                                               \
+    } while (0)
+
 /* --- away ----------------------------------------------------------------------------------- */
 
 struct late_ticket {
@@ -89,6 +100,7 @@ static void puts_wait_for_a_server_that_is_away_and_reads_fail(void **state)
     redis_server_kill(&place->servers[0]);
     store_put_session(place->store, &record);
     store_commit(place->store, &late.ticket, on_late);
+    turn_until(place, place->store->counts.failing);
     turn_for(place, 300);
     assert_false(late.done);
     assert_true(place->store->counts.failing);
@@ -177,7 +189,7 @@ static void a_server_that_has_forgotten_commits_is_found_out(void **state)
     assert_int_equal(put_and_wait(place->store, 1), ERR_NONE);
     redis_server_kill(&place->servers[0]); /* it has no file */
     redis_server_start_again(&place->servers[0], NULL);
-    turn_for(place, 1000);
+    turn_until(place, lost);
     assert_int_equal(lost, 1);
     assert_int_equal(place->store->counts.lost, 1);
     assert_int_equal(put_and_wait(place->store, 1), ERR_NONE);
@@ -330,14 +342,16 @@ static void a_session_that_is_in_no_index_is_found_again(void **state)
     record.state = STORE_STATE_ENDED;
     store_put_session(place->store, &record);
     assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    store_close(
+        steal_ptr(&place->store)); /* it looks for them once, a second after it was opened */
     (void)redis_server_ask(&place->servers[0],
                            "DEL sandglass:s.all sandglass:s.live sandglass:s.ended "
                            "sandglass:s.retention sandglass:s.own:ada@example.org");
     snprintf(command, sizeof(command), "HDEL sandglass:s:%s retain_until_wall_us", record.id);
     (void)redis_server_ask(&place->servers[0], command);
-    assert_int_equal(count_sessions(place->store), 0);
-    turn_for(place, 1300);
-    assert_int_equal(count_sessions(place->store), 2);
+    assert_int_equal(redis_server_number(&place->servers[0], "ZCARD sandglass:s.all"), 0);
+    place->store = redis_place_open(place, (struct store_options){ 0 });
+    turn_until(place, count_sessions(place->store) == 2);
     found_records_ask_expired(&found, place->store, clock_wall_us(&clock_system));
     assert_int_equal(found.count, 1);
     assert_string_equal(found_session(&found, 0)->id, record.id);
@@ -370,6 +384,7 @@ static void a_server_that_answers_nonsense_is_refused(void **state)
     snprintf(path, sizeof(path), "%s/nonsense", place->servers[0].directory);
     snprintf(url, sizeof(url), "unix://%s", path);
     redis_place_run(place, (const char *const[]){ "/usr/bin/python3", "-c", nonsense, path, NULL });
+    turn_until(place, access(path, F_OK) == 0);
     assert_null(redis_place_open(place, (struct store_options){ .redis.url = url }));
     assert_string_equal(place->err.name, "store_failed");
     assert_non_null(strstr(place->err.message, "an answer of another kind"));
@@ -497,14 +512,9 @@ static int start_replica(struct redis_place *place, int *out_replica_port)
     own = xasprintf("%d", *out_replica_port);
     replica[1] = own;
     assert_true(redis_server_start(&place->servers[1], replica));
-    for (int i = 0; i < 1000; i++) {
-        if (strstr(redis_server_ask(&place->servers[1], "INFO replication"),
-                   "master_link_status:up"))
-            return port;
-        usleep(10 * 1000);
-    }
-    fail_msg("the replica does not follow");
-    return -1;
+    turn_until(place, strstr(redis_server_ask(&place->servers[1], "INFO replication"),
+                             "master_link_status:up"));
+    return port;
 }
 
 static void synced_means_that_a_replica_has_it(void **state)
@@ -540,19 +550,25 @@ static void a_grade_that_the_server_does_not_have_is_refused(void **state)
     assert_non_null(strstr(place->err.message, "store.redis.sync"));
 }
 
+/* Returns when the sentinel answers and knows of the replica. */
 static char *start_sentinel(struct redis_place *place, int master_port)
 {
     int port = free_port();
     scoped(free) char *path = xasprintf("%s/sentinel.conf", place->servers[0].directory);
+    struct redis_server sentinel = { 0 };
     FILE *file = fopen(path, "we");
 
     assert_non_null(file);
+    snprintf(sentinel.socket, sizeof(sentinel.socket), "%s/sentinel", place->servers[0].directory);
     fprintf(file,
-            "port %d\ndir %s\nlogfile sentinel.log\nsentinel monitor main 127.0.0.1 %d 1\n"
-            "sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
-            port, place->servers[0].directory, master_port);
+            "port %d\nunixsocket %s\ndir %s\nlogfile sentinel.log\n"
+            "sentinel monitor main 127.0.0.1 %d 1\n"
+            "sentinel down-after-milliseconds main 2000\nsentinel failover-timeout main 3000\n",
+            port, sentinel.socket, place->servers[0].directory, master_port);
     assert_int_equal(fclose(file), 0);
     redis_place_run(place, (const char *const[]){ "redis-sentinel", path, NULL });
+    turn_until(place, redis_server_answers(&sentinel));
+    turn_until(place, strstr(redis_server_ask(&sentinel, "INFO sentinel"), "slaves=1"));
     return xasprintf("redis+sentinel://127.0.0.1:1,127.0.0.1:%d/main/2", port);
 }
 
@@ -568,10 +584,8 @@ static void a_failover_by_a_sentinel_is_followed(void **state)
         fprintf(stderr, "%s\n", place->err.message);
     assert_non_null(place->store);
     assert_int_equal(put_and_wait(place->store, 1), ERR_NONE);
-    for (int i = 0;
-         i < 100 && !strstr(redis_server_ask(&place->servers[1], "INFO keyspace"), "db2"); i++)
-        usleep(10 * 1000);
-    turn_for(place, 1500); /* the sentinel has to know of the replica */
+    turn_until(place, strstr(redis_server_ask(&place->servers[1], "INFO keyspace"), "db2"));
+    turn_for(place, 1500); /* the sentinel has to know how the replica is; if not, it tries again */
     redis_server_kill(&place->servers[0]);
     assert_int_equal(put_and_wait(place->store, 2), ERR_NONE);
     assert_non_null(

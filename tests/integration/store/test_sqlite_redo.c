@@ -615,7 +615,7 @@ static void the_files_of_the_log_take_turns_on_a_slow_disk(void **state)
     struct store_options options = {
         .loop = place->loop, .path = place->path, .sync = "full", .never_on_the_loop = true
     };
-    int64_t deadline_us = clock_now_us(&clock_system) + 30 * 1000 * 1000;
+    int64_t deadline_us = clock_now_us(&clock_system) + 90 * 1000 * 1000;
 
     place->store = store_open_sqlite(&options, &place->err);
     assert_non_null(place->store);
@@ -631,7 +631,7 @@ static void the_files_of_the_log_take_turns_on_a_slow_disk(void **state)
 static void the_database_is_brought_up_to_date_by_itself(void **state)
 {
     struct sqlite_place *place = *state;
-    int64_t deadline_us = clock_now_us(&clock_system) + 30 * 1000 * 1000;
+    int64_t deadline_us = clock_now_us(&clock_system) + 90 * 1000 * 1000;
     struct session_record session = sample_session(1);
     struct sandbox_record sandbox = sample_sandbox(1);
 

@@ -266,7 +266,7 @@ static struct answer call_over(struct front *front, bool tcp, const char *method
                      body ? strlen(body) : 0, body ? body : "");
     caller_send(front, &caller, tcp, text, strlen(text));
     do {
-        loop_turn(front->world.loop, 0);
+        loop_turn(front->world.loop, turns < TURNS / 2 ? 0 : 10);
         read_more(&caller);
         assert(++turns < TURNS);
         if (turns == TURNS / 2)

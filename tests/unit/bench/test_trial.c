@@ -37,6 +37,11 @@ static double take_a_millisecond(struct trial *trial UNUSED, struct error *err U
     return 1000;
 }
 
+static double take_no_time(struct trial *trial UNUSED, struct error *err UNUSED)
+{
+    return 1;
+}
+
 static double take_ten(struct trial *trial UNUSED, struct error *err UNUSED)
 {
     usleep(10000);
@@ -50,7 +55,7 @@ static double fail_at_once(struct trial *trial UNUSED, struct error *err)
 
 static void the_quick_is_measured_more_often_than_the_slow(void **state UNUSED)
 {
-    struct trial trials[] = { { .row = "quick", .run = take_a_millisecond },
+    struct trial trials[] = { { .row = "quick", .run = take_no_time },
                               { .row = "slow", .run = take_ten } };
     struct trial_limits limits = { .seconds = 60, .at_least = 2, .at_most = 20 };
 

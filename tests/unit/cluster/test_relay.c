@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { BIG_BYTES = 40 * 1000 * 1000 /* more than sockets hold */, DEADLINE_MS = 10 * 1000 };
+enum { BIG_BYTES = 40 * 1000 * 1000 /* more than sockets hold */, DEADLINE_MS = 60 * 1000 };
 
 static const struct relay_secret secret = { .bytes = "a secret of thirty-two bytes ...",
                                             .length = 32 };

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { DEADLINE_US = 10 * 1000 * 1000, JOBS = 500 };
+enum { DEADLINE_US = 60 * 1000 * 1000, JOBS = 500 };
 
 struct task {
     struct job job;

@@ -580,8 +580,9 @@ static void a_daemon_killed_while_it_reads_a_terminal_loses_no_byte(void **state
     fixture->spool = open_output(fixture);
     spool_attach(fixture->spool, master);
     fd_close(steal_fd(&slave));
-    for (unsigned i = 0; i < 1000 && !spool_is_closed(fixture->spool); i++)
-        turn(fixture, 1);
+    /* The kernel brings the rest to the other end when it has the time. */
+    for (unsigned i = 0; i < 6000 && !spool_is_closed(fixture->spool); i++)
+        loop_turn(fixture->loop, 10);
     assert_int_equal(spool_length(fixture->spool), written);
     assert_stored(fixture->spool, 0, MIN(written, (uint64_t)CAP / 2));
     assert_stored(fixture->spool, written - CAP / 4, written);
@@ -682,7 +683,7 @@ static void write_through(int master, int slave, const char *text)
     struct pollfd ready = { .fd = master, .events = POLLIN };
 
     assert_int_equal(write(slave, text, strlen(text)), strlen(text));
-    assert_int_equal(poll(&ready, 1, 10000), 1);
+    assert_int_equal(poll(&ready, 1, 60000), 1);
 }
 
 static void a_terminal_that_has_written_is_left_alone_for_a_pause(void **state)
