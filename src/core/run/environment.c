@@ -121,6 +121,12 @@ static bool names_files(const char *name)
     return false;
 }
 
+/* The locale that differs from C in its characters alone. */
+static bool is_plain_locale(const char *name, const char *value)
+{
+    return str_equal(name, "LANG") && (str_equal(value, "C.UTF-8") || str_equal(value, "C.utf8"));
+}
+
 static void pass_on(struct environment *environment, const struct config *config,
                     bool has_other_files)
 {
@@ -128,8 +134,23 @@ static void pass_on(struct environment *environment, const struct config *config
         const char *name = config->sandbox.env_pass.items[i];
         const char *value = getenv(name);
 
-        if (value && !(has_other_files && names_files(name)))
+        if (value && !(has_other_files && names_files(name)) && !is_plain_locale(name, value))
             environment_set(environment, name, value);
+    }
+}
+
+void environment_add_locale(struct environment *environment, const struct config *config)
+{
+    const struct config_list *names = &config->sandbox.env_pass;
+
+    if (environment_has(environment, "LANG") || environment_has(environment, "LC_ALL") ||
+        environment_has(environment, "LC_CTYPE"))
+        return;
+    for (size_t i = 0; i < names->count; i++) {
+        const char *value = getenv(names->items[i]);
+
+        if (value && is_plain_locale(names->items[i], value))
+            environment_set(environment, "LC_CTYPE", value);
     }
 }
 
@@ -177,6 +198,7 @@ int environment_make(struct environment *environment, const struct session *sess
          environment_add_json(environment, "secrets", session_secrets(session)->json, err) < 0) ||
         environment_add_request(environment, request, err) < 0)
         return -1;
+    environment_add_locale(environment, session_core(session)->parts.config);
     if (request->terminal && !environment_has(environment, "TERM"))
         environment_set(environment, "TERM", "xterm-256color");
     environment_set(environment, "SANDGLASS_SESSION_ID", session_id(session));

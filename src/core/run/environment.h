@@ -43,6 +43,10 @@ int environment_add_json(struct environment *environment, const char *field, con
 void environment_add_common(struct environment *environment, const struct config *config,
                             const struct backend *backend);
 
+/* Adds LC_CTYPE in place of a LANG of C.UTF-8 from the allowlist, where no layer has set a locale. It
+ * means the same, and a program that starts reads one file for it instead of twelve. */
+void environment_add_locale(struct environment *environment, const struct config *config);
+
 int environment_add_request(struct environment *environment,
                             const struct execution_request *request, struct error *err);
 

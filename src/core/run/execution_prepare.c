@@ -219,6 +219,7 @@ void program_prepare_zygote(struct program *program, const struct config *config
 
     *program = (struct program){ .language = language_python() };
     environment_add_common(&env, config, backend);
+    environment_add_locale(&env, config);
     if (!environment_has(&env, "PYTHONPATH"))
         environment_set(&env, "PYTHONPATH", ".");
     buffer_append_text(&text, "_sandglass_preload = \"");

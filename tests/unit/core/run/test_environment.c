@@ -37,7 +37,7 @@ static int setup(void **state)
     clearenv();
     setenv("CMOCKA_MESSAGE_OUTPUT", format, 1); /* how cmocka reports, read again for each line */
     setenv("PATH", "/daemon/bin", 1);
-    setenv("LANG", "C.UTF-8", 1);
+    setenv("LANG", "de_DE.UTF-8", 1);
     setenv("DAEMON_TOKEN", "canary", 1);
     fixture = (struct fixture){ 0 };
     world_init(&fixture.world);
@@ -169,7 +169,7 @@ static void no_variable_that_names_files_of_this_host_passes_to_an_image(void **
     environment_add_common(&fixture->environment, &fixture->world.config,
                            &(struct backend){ .ops = &ops });
     assert_int_equal(fixture->environment.count, DEFAULTS + PIP_DEFAULTS + 1);
-    assert_string_equal(value_of(fixture, "LANG"), "C.UTF-8");
+    assert_string_equal(value_of(fixture, "LANG"), "de_DE.UTF-8");
 }
 
 static void a_listed_variable_passes_with_the_daemons_value(void **state)
@@ -210,7 +210,7 @@ static void a_set_variable_wins_over_a_listed_one(void **state)
     add_common(fixture);
     assert_int_equal(fixture->environment.count, DEFAULTS + 3);
     assert_string_equal(value_of(fixture, "PATH"), "/set/bin");
-    assert_string_equal(value_of(fixture, "LANG"), "C.UTF-8");
+    assert_string_equal(value_of(fixture, "LANG"), "de_DE.UTF-8");
     assert_string_equal(value_of(fixture, "OWN"), "a=b");
 }
 
@@ -237,6 +237,32 @@ static void the_layers_win_in_the_order_of_the_header(void **state)
     assert_string_equal(value_of(fixture, "E"), "request-secret");
     assert_string_equal(value_of(fixture, "SANDGLASS_SESSION_ID"), session_id(session));
     assert_int_equal(fixture->environment.count, DEFAULTS + PIP_DEFAULTS + 8);
+}
+
+static void the_plain_locale_is_told_by_its_characters_unless_a_locale_was_given(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = open_session(fixture, NULL, NULL);
+    char lang[] = "LANG", *names[] = { lang };
+
+    setenv("LANG", "C.UTF-8", 1);
+    allow(fixture, names, 1);
+    make(fixture, session, &(struct execution_request){ 0 });
+    assert_string_equal(value_of(fixture, "LC_CTYPE"), "C.UTF-8");
+    assert_null(value_of(fixture, "LANG"));
+    environment_fini(&fixture->environment);
+    make(fixture, session, &(struct execution_request){ .env_json = "{\"LANG\":\"C\"}" });
+    assert_string_equal(value_of(fixture, "LANG"), "C");
+    assert_null(value_of(fixture, "LC_CTYPE"));
+    environment_fini(&fixture->environment);
+    make(fixture, session, &(struct execution_request){ .env_json = "{\"LC_ALL\":\"C\"}" });
+    assert_null(value_of(fixture, "LANG"));
+    assert_null(value_of(fixture, "LC_CTYPE"));
+    environment_fini(&fixture->environment);
+    setenv("LANG", "de_DE.UTF-8", 1);
+    make(fixture, session, &(struct execution_request){ 0 });
+    assert_string_equal(value_of(fixture, "LANG"), "de_DE.UTF-8");
+    assert_null(value_of(fixture, "LC_CTYPE"));
 }
 
 static void a_terminal_has_a_type_unless_one_was_given(void **state)
@@ -320,6 +346,7 @@ int main(void)
         TEST(a_listed_name_is_a_whole_name),
         TEST(a_set_variable_wins_over_a_listed_one),
         TEST(the_layers_win_in_the_order_of_the_header),
+        TEST(the_plain_locale_is_told_by_its_characters_unless_a_locale_was_given),
         TEST(a_terminal_has_a_type_unless_one_was_given),
         TEST(setting_replaces_only_the_variable_of_that_name),
         TEST(what_is_no_variable_is_refused_with_its_field),
