@@ -831,8 +831,8 @@ static void on_core_started(struct core *core UNUSED, const struct error *failur
     daemon_stop(daemon, false);
 }
 
-/* Being asked to leave again does not make that shorter. The signals are blocked meanwhile: a watch
- * that stops gives its signal back its default, which would end the daemon. */
+/* A daemon that leaves ignores further signals. They are blocked meanwhile: a watch that stops gives
+ * its signal back its default, which would end the daemon. */
 static void stop_signals(struct daemon *daemon)
 {
     static const int numbers[] = { SIGHUP, SIGINT, SIGTERM };

@@ -318,7 +318,7 @@ unsigned tunnel_port(const struct tunnel *tunnel)
     return listener_port(tunnel->listener);
 }
 
-/* Whoever reads the address may end the tunnel at once. */
+/* A script that reads the address may end the tunnel at once. */
 static int serve(struct tunnel *tunnel)
 {
     int code;
