@@ -3,7 +3,7 @@
 
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
-import { explain, sleep, type Execution } from "../api";
+import { ApiError, explain, sleep, type Execution } from "../api";
 import { empty, h, replace, toast } from "../dom";
 import { followOutput, type Follower } from "../output";
 import type { Context, Tab } from "../session";
@@ -36,7 +36,8 @@ class Input {
       try {
         await this.context.api.send("POST", `/executions/${this.id}/stdin`, { bytes: all });
       } catch (error) {
-        if (error instanceof TypeError) { this.waiting.unshift(all); await sleep(500); } // the daemon is away: the keys wait
+        const isAway = error instanceof TypeError || (error instanceof ApiError && error.status === 503);
+        if (isAway) { this.waiting.unshift(all); await sleep(500); } // the daemon is away or begins: the keys wait
         else { this.waiting = []; this.isClosed = true; }
       }
     }
