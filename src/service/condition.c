@@ -59,8 +59,7 @@ static bool has_text(struct condition *condition)
 
 static bool has_ended(const struct condition *condition)
 {
-    return !condition->execution ||
-           execution_state_is_final(execution_facts(condition->execution)->state);
+    return !condition->execution || execution_has_ended(condition->execution);
 }
 
 static void finish(struct condition *condition, bool is_met, const char *reason)

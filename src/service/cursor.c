@@ -76,8 +76,7 @@ void cursor_close(struct cursor *cursor, bool vanished)
 
 bool cursor_is_live(const struct cursor *cursor)
 {
-    return cursor->execution &&
-           !execution_state_is_final(execution_facts(cursor->execution)->state);
+    return cursor->execution && !execution_has_ended(cursor->execution);
 }
 
 /* --- following ------------------------------------------------------------------------------- */

@@ -148,7 +148,7 @@ static void on_change(struct execution_watcher *watcher)
 {
     struct execution_wait *wait = container_of(watcher, struct execution_wait, watcher);
 
-    if (execution_state_is_final(execution_facts(wait->execution)->state))
+    if (execution_has_ended(wait->execution))
         wait->done(wait);
 }
 

@@ -18,6 +18,12 @@ void recorded_wait(struct recorded *recorded, struct core *core, recorded_fn *do
     store_commit(core->parts.store, &recorded->ticket, on_durable);
 }
 
+void recorded_wait_written(struct recorded *recorded, struct core *core, recorded_fn *done)
+{
+    *recorded = (struct recorded){ .done = done };
+    store_commit_as(core->parts.store, &recorded->ticket, STORE_WRITTEN, on_durable);
+}
+
 int recorded_check(const struct core *core, struct error *err)
 {
     const struct error *absence = store_absence(core->parts.store);

@@ -3,7 +3,7 @@
 
 /*
  * "Answer when recorded": an answer that promises something waits until the store has it, so that
- * the promise survives the end of the daemon and of the machine.
+ * the promise survives the end of the daemon, and of the machine.
  */
 
 #include "base/error.h"
@@ -23,5 +23,9 @@ struct recorded {
 /* -1 while the store cannot record anything: a server that is away. */
 int recorded_check(const struct core *core, struct error *err);
 
-/* Waits for everything that was written to the store until the end of this turn. */
+/* Waits for everything that was put into the store until the end of this turn. */
 void recorded_wait(struct recorded *recorded, struct core *core, recorded_fn *done);
+
+/* The same, without a flush of the disk: for what ends with the machine anyway, such as a program
+ * that has begun. */
+void recorded_wait_written(struct recorded *recorded, struct core *core, recorded_fn *done);

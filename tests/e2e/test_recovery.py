@@ -3,13 +3,14 @@
 import ctypes
 import hashlib
 import http.client
+import json
 import os
 import signal
 import threading
 import time
 
 import real_engine
-from conftest import ELSEWHERE, RELAY, wait_for
+from conftest import ELSEWHERE, RELAY, UnixConnection, wait_for
 
 SERVES_WITHIN = 20.0  # promised are 2 s; the machines that run this are busy
 
@@ -136,6 +137,42 @@ def test_what_was_acknowledged_is_there_after_a_kill(daemon):
         daemon.api("POST", f"/sessions/{session}/sandbox/teardown", {}, expect=202)
         restart(daemon)
         assert daemon.execute(session, command="cat file; echo x > file; echo up")["stdout"] == "up\n"
+
+
+def test_an_execution_that_was_answered_is_known_after_a_kill(daemon):
+    """Each answer is followed by kill -9 at once: of the whole result, of the head of a stream, and of its last event."""
+    session = daemon.session()
+    daemon.execute(session, ["true"])
+    for round in range(4):
+        answer = daemon.execute(session, ["sh", "-c", f"echo {round}; exit {round}"])
+        restart(daemon)
+        known = daemon.api("GET", f"/sessions/{session}/executions/{answer['id']}", expect=200).json
+        assert (known["state"], known["exit_code"], known["stdout"]) == ("exited", round, f"{round}\n")
+
+        head = begin_stream(daemon, session, ["sleep", "1000"])
+        restart(daemon)
+        known = daemon.api("GET", f"/sessions/{session}/executions/{head}", expect=200).json
+        assert known["state"] in ("queued", "running"), known
+        daemon.api("DELETE", f"/sessions/{session}/executions/{head}", expect=200)
+
+
+def begin_stream(daemon, session, argv):
+    """The id of an execution whose stream has begun; the connection is left open and nothing more is read."""
+    connection = UnixConnection(str(daemon.socket))
+    connection.request("POST", f"/api/v1/sessions/{session}/executions", json.dumps({"argv": argv, "cancel_on_disconnect": False}),
+                       {"Content-Type": "application/json", "Accept": "text/event-stream"})
+    return connection.getresponse().getheader("X-Sandglass-Execution-Id")
+
+
+def test_a_run_in_a_context_that_was_answered_is_in_the_history_after_a_kill(daemon):
+    session = daemon.session()
+    context = daemon.api("POST", f"/sessions/{session}/contexts", {"language": "bash"}, expect=201).json["id"]
+    for round in range(3):
+        daemon.api("POST", f"/sessions/{session}/contexts/{context}/run", {"code": f"echo {round}"}, expect=200)
+        restart(daemon)
+        ran = [event["data"]["stdout"] for event in daemon.api("GET", f"/sessions/{session}/history", expect=200).json["entries"]
+               if event["type"] == "context.ran"]
+        assert ran[-1] == f"{round}\n" and len(ran) == round + 1
 
 
 def test_a_use_right_behind_a_death_gets_a_new_sandbox(daemon):

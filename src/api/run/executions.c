@@ -171,7 +171,7 @@ static struct wait *wait_for(struct request *request, struct execution *executio
 void execution_reply_when_ended(struct request *request, struct execution *execution, int status,
                                 int64_t wait_ms)
 {
-    if (wait_ms == 0 || execution_state_is_final(execution_facts(execution)->state))
+    if (wait_ms == 0 || execution_has_ended(execution))
         reply_live(request, status, execution);
     else
         wait_for(request, execution, status, wait_ms);
@@ -179,12 +179,31 @@ void execution_reply_when_ended(struct request *request, struct execution *execu
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-/* A background execution is promised only when it is recorded. */
+/* The id of an execution that goes on is promised only when it is recorded: in the answer to a
+ * background execution, and at the head of a stream. */
 struct promise {
     struct request *request;
     struct execution *execution; /* a reference */
     struct recorded recorded;
+    bool cancels; /* of a stream: the client's leaving cancels it */
 };
+
+static struct promise *promise_new(struct request *request, struct execution *execution)
+{
+    struct promise *promise = xnew(struct promise);
+
+    promise->request = request;
+    promise->execution = execution;
+    execution_ref(execution);
+    request_begin(request);
+    return promise;
+}
+
+static void promise_free(struct promise *promise)
+{
+    execution_unref(promise->execution);
+    free(promise);
+}
 
 static void on_promised(struct recorded *recorded)
 {
@@ -196,19 +215,36 @@ static void on_promised(struct recorded *recorded)
         else
             reply_live(promise->request, 201, promise->execution);
     }
-    execution_unref(promise->execution);
-    free(promise);
+    promise_free(promise);
 }
 
 static void reply_when_recorded(struct request *request, struct execution *execution)
 {
-    struct promise *promise = xnew(struct promise);
+    struct promise *promise = promise_new(request, execution);
 
-    promise->request = request;
-    promise->execution = execution;
-    execution_ref(execution);
-    request_begin(request);
     recorded_wait(&promise->recorded, request->core, on_promised);
+}
+
+static void on_stream_promised(struct recorded *recorded)
+{
+    struct promise *promise = container_of(recorded, struct promise, recorded);
+    bool is_gone = request_finish(promise->request);
+
+    if (promise->cancels && (is_gone || recorded->err->code))
+        execution_abandon(promise->execution);
+    if (!is_gone && recorded->err->code)
+        request_fail(promise->request, recorded->err);
+    else if (!is_gone)
+        execution_stream(promise->request, promise->execution, promise->cancels);
+    promise_free(promise);
+}
+
+static void stream_when_recorded(struct request *request, struct execution *execution, bool cancels)
+{
+    struct promise *promise = promise_new(request, execution);
+
+    promise->cancels = cancels;
+    recorded_wait_written(&promise->recorded, request->core, on_stream_promised);
 }
 
 static bool wants_events(const struct request *request)
@@ -225,10 +261,10 @@ static void follow_up(struct request *request, struct execution *execution, bool
     struct error err = { 0 };
 
     if (wants_events(request)) {
-        execution_stream(request, execution, cancels);
+        stream_when_recorded(request, execution, cancels);
     } else if (request_parameter_bool(request, "wait", &waits, &err) == 0 && !waits) {
         reply_when_recorded(request, execution);
-    } else if (execution_state_is_final(execution_facts(execution)->state)) {
+    } else if (execution_has_ended(execution)) {
         reply_live(request, status, execution);
     } else {
         wait_for(request, execution, status, -1)->cancels = cancels;

@@ -198,7 +198,7 @@ static void check_end(struct execute *execute)
 {
     struct execution *execution = execute->execution;
 
-    if (!execution_state_is_final(execution_facts(execution)->state))
+    if (!execution_has_ended(execution))
         return;
     execution_unwatch(&execute->watcher);
     if (execution_facts(execution)->state == EXECUTION_EXITED) {

@@ -17,6 +17,12 @@ const struct execution_facts *execution_facts(const struct execution *execution)
     return &execution->facts;
 }
 
+bool execution_has_ended(const struct execution *execution)
+{
+    return execution_state_is_final(execution->facts.state) &&
+           (!execution->run || execution->run->end.record != RECORD_WRITING);
+}
+
 struct session *execution_session(const struct execution *execution)
 {
     return execution->session;

@@ -89,6 +89,11 @@ struct execution_facts {
 const struct execution_facts *execution_facts(const struct execution *execution);
 struct session *execution_session(const struct execution *execution); /* NULL: gone from memory */
 
+/* Its state is final and in the store, so that an answer may promise it. An end that the store fails
+ * to take counts as well: the caller is not kept waiting for a disk that is full. on_change of the
+ * watchers reports it. */
+bool execution_has_ended(const struct execution *execution);
+
 /* Borrowed. With a terminal there is one stream: the others are NULL. */
 struct spool *execution_stdout(const struct execution *execution);
 struct spool *execution_stderr(const struct execution *execution);

@@ -75,7 +75,6 @@ static void set_final(struct execution *execution)
     execution_save(execution);
     tell_end(execution);
     execution_leave_sandbox(execution);
-    execution_changed(execution);
 }
 
 static void on_retry(struct timer *timer)
@@ -91,6 +90,7 @@ static void on_committed(struct store_ticket *ticket)
     struct execution_run *run = container_of(ticket, struct execution_run, end.ticket);
 
     run->end.record = ticket->err->code ? RECORD_STALE : RECORD_WRITTEN;
+    execution_changed(run->execution);
     if (ticket->err->code) {
         timer_init(&run->stop.clock, run->execution->core->loop, on_retry);
         timer_arm_in(&run->stop.clock, COMMIT_RETRY_US);
@@ -132,15 +132,17 @@ void executions_save_incomplete(struct core *core)
     }
 }
 
+/* Watchers are called when it is done. */
 static void commit_end(struct execution *execution)
 {
     struct execution_run *run = execution->run;
+    bool is_awaited = !list_is_empty(&execution->watchers);
 
     if (run->end.record == RECORD_WRITING || timer_is_armed(&run->stop.clock))
         return;
     run->end.record = RECORD_WRITING;
-    store_commit_as(execution->core->parts.store, &run->end.ticket, STORE_WRITTEN_LAZILY,
-                    on_committed);
+    store_commit_as(execution->core->parts.store, &run->end.ticket,
+                    is_awaited ? STORE_WRITTEN : STORE_WRITTEN_LAZILY, on_committed);
 }
 
 static void forget_process(struct execution *execution)
@@ -153,8 +155,8 @@ static void forget_process(struct execution *execution)
 }
 
 /*
- * The output is completed, then the end is recorded and watchers are called; then, when the pipes
- * are closed and the record is durable, init may forget the process and the session lets go of it.
+ * The output is completed, then the end is recorded, then watchers are called; when the pipes are
+ * closed as well, init may forget the process and the session lets go of it.
  */
 void execution_continue_end(struct execution *execution)
 {

@@ -58,7 +58,7 @@ void recents_free(struct recents *recents)
 
 static bool has_ended(const struct recent *recent)
 {
-    return execution_state_is_final(execution_facts(recent->execution)->state);
+    return execution_has_ended(recent->execution);
 }
 
 static void forget_ended(struct recent *recent)

@@ -307,6 +307,56 @@ static void a_process_is_forgotten_only_when_its_end_is_durable(void **state)
     release(execution);
 }
 
+struct listener {
+    struct execution_watcher watcher;
+    bool heard_the_end;
+};
+
+static void on_heard(struct execution_watcher *watcher)
+{
+    struct listener *listener = container_of(watcher, struct listener, watcher);
+
+    listener->heard_the_end = execution_has_ended(watcher->execution);
+}
+
+static void an_end_is_told_when_it_is_recorded(void **state)
+{
+    struct execution *execution = start_simple();
+    struct listener listener = { 0 };
+
+    (void)state;
+    execution_watch(execution, &listener.watcher, on_heard);
+    fake_store_hold(world.store, true);
+    fake_program_write(fake_programs_last(), "hello\n");
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    assert_int_equal(fake_store_waiting(world.store, STORE_WRITTEN), 1);
+    assert_false(listener.heard_the_end);
+    fake_store_hold(world.store, false);
+    world_settle(&world);
+    assert_true(listener.heard_the_end);
+    execution_unwatch(&listener.watcher);
+    release(execution);
+}
+
+static void an_end_that_cannot_be_recorded_is_told_all_the_same(void **state)
+{
+    struct execution *execution = start_simple();
+    struct listener listener = { 0 };
+
+    (void)state;
+    execution_watch(execution, &listener.watcher, on_heard);
+    fake_store_fail_next(world.store, ERR_INTERNAL);
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    assert_true(listener.heard_the_end);
+    assert_int_equal(fake_programs_count(), 1);
+    world_advance(&world, 2000);
+    assert_int_equal(fake_programs_count(), 0);
+    execution_unwatch(&listener.watcher);
+    release(execution);
+}
+
 /* The next daemon, or another node that took the session over, would not know the key, and run the
  * program again. */
 static void a_keyed_program_starts_only_when_its_key_is_recorded(void **state)
@@ -1452,6 +1502,8 @@ int main(void)
         TEST(too_many_arguments_are_refused_before_anything_is_sent),
         TEST(more_executions_than_allowed_are_refused),
         TEST(a_repeated_key_gives_the_same_execution),
+        TEST(an_end_is_told_when_it_is_recorded),
+        TEST(an_end_that_cannot_be_recorded_is_told_all_the_same),
         TEST(a_keyed_program_starts_only_when_its_key_is_recorded),
         TEST(what_is_not_found_ends_with_127_and_its_name),
         TEST(what_is_not_executable_ends_with_126),
