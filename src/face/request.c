@@ -163,6 +163,7 @@ struct durable {
     struct request *request;
     struct recorded recorded;
     int status;
+    bool is_result; /* of work that is done: told even if the store fails */
     struct buffer text;
 };
 
@@ -171,7 +172,7 @@ static void on_recorded(struct recorded *recorded)
     struct durable *durable = container_of(recorded, struct durable, recorded);
 
     if (!request_finish(durable->request)) {
-        if (recorded->err->code)
+        if (recorded->err->code && !durable->is_result)
             request_fail(durable->request, recorded->err);
         else
             request_reply(durable->request, durable->status, &durable->text);
@@ -180,7 +181,7 @@ static void on_recorded(struct recorded *recorded)
     free(durable);
 }
 
-void request_reply_recorded(struct request *request, int status, struct buffer *json)
+static struct durable *durable_new(struct request *request, int status, struct buffer *json)
 {
     struct durable *durable = xnew(struct durable);
 
@@ -189,5 +190,20 @@ void request_reply_recorded(struct request *request, int status, struct buffer *
     durable->text = *json;
     *json = (struct buffer){ 0 };
     request_begin(request);
+    return durable;
+}
+
+void request_reply_recorded(struct request *request, int status, struct buffer *json)
+{
+    struct durable *durable = durable_new(request, status, json);
+
     recorded_wait(&durable->recorded, request->core, on_recorded);
+}
+
+void request_reply_result(struct request *request, int status, struct buffer *json)
+{
+    struct durable *durable = durable_new(request, status, json);
+
+    durable->is_result = true;
+    recorded_wait_written(&durable->recorded, request->core, on_recorded);
 }

@@ -157,6 +157,10 @@ void request_reply(struct request *request, int status, struct buffer *json);
 /* The same when everything that was written to the store until now is recorded; takes the text
  * over. */
 void request_reply_recorded(struct request *request, int status, struct buffer *json);
+
+/* The result of work that is done: when the store has its record, or has failed to take it. Takes
+ * the text over. */
+void request_reply_result(struct request *request, int status, struct buffer *json);
 void request_reply_empty_object(struct request *request, int status);
 
 /* As the face writes errors; nothing when the client has left. */

@@ -16,6 +16,7 @@
 #include "config/config.h"
 #include "core/run/rules.h"
 #include "face/events.h"
+#include "service/recorded.h"
 
 #include <string.h>
 
@@ -37,6 +38,8 @@ struct answer {
     struct buffer results;       /* JSON values with commas between them */
     char *error_json;            /* owned; NULL without one */
     struct event_answer events;  /* with is_stream */
+    struct buffer done;          /* its last event, which waits until the run is recorded */
+    struct recorded recorded;
 };
 
 struct fields {
@@ -61,6 +64,7 @@ static void answer_free(struct answer *answer)
         buffer_fini(&answer->unfinished[i]);
     }
     buffer_fini(&answer->results);
+    buffer_fini(&answer->done);
     event_answer_fini(&answer->events);
     free(answer->error_json);
     free(answer);
@@ -181,19 +185,32 @@ static void put_end(struct json_writer *json, const struct context_run *run)
     json_put_double(json, "duration_seconds", (double)run->duration_us / 1e6);
 }
 
+static void on_recorded(struct recorded *recorded)
+{
+    struct answer *answer = container_of(recorded, struct answer, recorded);
+
+    if (!request_finish(answer->request)) {
+        event_answer_send(&answer->events, "done", answer->done.data, answer->done.length);
+        http_respond_end(answer->request->exchange);
+    }
+    answer_free(answer);
+}
+
+/* Takes the answer over. */
 static void send_done(struct answer *answer, const struct context_run *run)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
-    struct json_writer json = JSON_WRITER(&text);
+    struct json_writer json = JSON_WRITER(&answer->done);
 
+    answer->done = BUFFER_INIT(64 * 1024);
     flush_output(answer);
     if (run->state == RUN_CRASHED && answer->error_json)
         event_answer_send(&answer->events, "error", answer->error_json, strlen(answer->error_json));
     json_begin_object(&json, NULL);
     put_end(&json, run);
     json_end_object(&json);
-    event_answer_send(&answer->events, "done", text.data, text.length);
-    http_respond_end(answer->request->exchange);
+    event_answer_fini(&answer->events); /* no heartbeat any more */
+    request_begin(answer->request);
+    recorded_wait_written(&answer->recorded, answer->request->core, on_recorded);
 }
 
 static void reply(struct answer *answer, const struct context_run *run)
@@ -211,7 +228,7 @@ static void reply(struct answer *answer, const struct context_run *run)
     json_put_raw(&json, "error", answer->error_json ? answer->error_json : "null");
     json_put_bool(&json, "truncated", answer->is_truncated);
     json_end_object(&json);
-    request_reply(answer->request, 200, &text);
+    request_reply_result(answer->request, 200, &text);
 }
 
 static void note_crash(struct answer *answer, const struct context_run *run)
@@ -282,12 +299,14 @@ static void on_done(struct context_run *run)
     answer->request->on_gone = NULL;
     if (run->state == RUN_CRASHED)
         note_crash(answer, run);
-    if (run->state == RUN_FAILED && !answer->events.has_started)
+    if (run->state == RUN_FAILED && !answer->events.has_started) {
         request_fail(answer->request, &run->err);
-    else if (answer->is_stream)
-        send_done(answer, run);
-    else
+    } else if (!answer->is_stream) {
         reply(answer, run);
+    } else {
+        send_done(answer, run);
+        return;
+    }
     answer_free(answer);
 }
 
