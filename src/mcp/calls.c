@@ -11,6 +11,7 @@
 #include "service/home.h"
 #include "tools/tool.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,7 @@ struct home_question {
 
 static bool works_in_session(const struct tool *tool)
 {
+    assert(tool);
     return tool->needs_session || tool->takes_session;
 }
 

@@ -9,6 +9,7 @@
 #include "cli/table.h"
 #include "daemon/daemon.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,7 @@ static void bench_init(struct bench *bench, struct cli *cli)
         (struct trial){ .run = trial_run, .worker = &bench->worker, .argv = python_argv };
     bench->trials[DESTROY] = (struct trial){ .run = trial_destroy, .worker = &bench->worker };
     for (size_t i = 0; i < ROWS; i++) {
+        assert(bench->trials[i].worker->subject);
         bench->trials[i].row = names[i];
         bench->trials[i].subject = bench->trials[i].worker->subject->name;
     }
