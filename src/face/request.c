@@ -137,7 +137,7 @@ static void reply(struct request *request, int status, const void *body, size_t 
     http_respond(request->exchange, status, "application/json", body, length);
 }
 
-void request_reply(struct request *request, int status, struct buffer *json)
+static void reply_now(struct request *request, int status, struct buffer *json)
 {
     static const char too_large[] =
         "{\"error\":{\"code\":\"internal\",\"message\":\"the answer is too large\",\"hint\":\"\","
@@ -149,12 +149,6 @@ void request_reply(struct request *request, int status, struct buffer *json)
         reply(request, 500, too_large, sizeof(too_large) - 1);
     else
         reply(request, status, json->data, json->length);
-}
-
-void request_reply_empty_object(struct request *request, int status)
-{
-    if (request->exchange)
-        reply(request, status, "{}\n", 3);
 }
 
 /* --- answers that come when what they tell is recorded ------------------------------------------ */
@@ -175,7 +169,7 @@ static void on_recorded(struct recorded *recorded)
         if (recorded->err->code && !durable->is_result)
             request_fail(durable->request, recorded->err);
         else
-            request_reply(durable->request, durable->status, &durable->text);
+            reply_now(durable->request, durable->status, &durable->text);
     }
     buffer_fini(&durable->text);
     free(durable);
@@ -193,17 +187,47 @@ static struct durable *durable_new(struct request *request, int status, struct b
     return durable;
 }
 
+static bool promises_something(const struct request *request, int status)
+{
+    return request->exchange && status < 300 && request->route &&
+           request->route->method != HTTP_GET;
+}
+
+static void reply_when_written(struct request *request, int status, struct buffer *json,
+                               bool is_result)
+{
+    struct durable *durable;
+
+    if (!promises_something(request, status) || !recorded_can_wait(request->core)) {
+        reply_now(request, status, json);
+        return;
+    }
+    durable = durable_new(request, status, json);
+    durable->is_result = is_result;
+    recorded_wait_written(&durable->recorded, request->core, on_recorded);
+}
+
+void request_reply(struct request *request, int status, struct buffer *json)
+{
+    reply_when_written(request, status, json, false);
+}
+
+void request_reply_result(struct request *request, int status, struct buffer *json)
+{
+    reply_when_written(request, status, json, true);
+}
+
+void request_reply_empty_object(struct request *request, int status)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(8);
+
+    (void)buffer_append_text(&text, "{}");
+    request_reply(request, status, &text);
+}
+
 void request_reply_recorded(struct request *request, int status, struct buffer *json)
 {
     struct durable *durable = durable_new(request, status, json);
 
     recorded_wait(&durable->recorded, request->core, on_recorded);
-}
-
-void request_reply_result(struct request *request, int status, struct buffer *json)
-{
-    struct durable *durable = durable_new(request, status, json);
-
-    durable->is_result = true;
-    recorded_wait_written(&durable->recorded, request->core, on_recorded);
 }

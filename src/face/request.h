@@ -152,14 +152,16 @@ void request_find_session(struct request *request, const char *reference, enum r
 
 /* --- answers --------------------------------------------------------------------------------- */
 
+/* A success of a request that may change something is told when everything that was put into the
+ * store until now is written, so that a daemon that is killed with the answer has kept it. May take
+ * the text over. */
 void request_reply(struct request *request, int status, struct buffer *json);
 
-/* The same when everything that was written to the store until now is recorded; takes the text
- * over. */
+/* The same when it is on the disk, too; takes the text over. */
 void request_reply_recorded(struct request *request, int status, struct buffer *json);
 
-/* The result of work that is done: when the store has its record, or has failed to take it. Takes
- * the text over. */
+/* As request_reply(), with the result of work that is done: told even if the store has failed to
+ * take its record. */
 void request_reply_result(struct request *request, int status, struct buffer *json);
 void request_reply_empty_object(struct request *request, int status);
 

@@ -24,6 +24,11 @@ void recorded_wait_written(struct recorded *recorded, struct core *core, recorde
     store_commit_as(core->parts.store, &recorded->ticket, STORE_WRITTEN, on_durable);
 }
 
+bool recorded_can_wait(const struct core *core)
+{
+    return !store_is_written(core->parts.store) && !store_absence(core->parts.store);
+}
+
 int recorded_check(const struct core *core, struct error *err)
 {
     const struct error *absence = store_absence(core->parts.store);

@@ -26,6 +26,10 @@ int recorded_check(const struct core *core, struct error *err);
 /* Waits for everything that was put into the store until the end of this turn. */
 void recorded_wait(struct recorded *recorded, struct core *core, recorded_fn *done);
 
+/* Whether something is not written yet. Not while a server is away: requests that need a record are
+ * refused then, and the others go on. */
+bool recorded_can_wait(const struct core *core);
+
 /* The same, without a flush of the disk: for what ends with the machine anyway, such as a program
  * that has begun. */
 void recorded_wait_written(struct recorded *recorded, struct core *core, recorded_fn *done);

@@ -74,9 +74,15 @@ void store_close(struct store *store)
         store->ops->free(store);
 }
 
+static void change(struct store *store, enum store_table table, bool forget, const void *record)
+{
+    store->changes++;
+    store->ops->change(store, change_new(table, forget, record));
+}
+
 static void put(struct store *store, enum store_table table, const void *record)
 {
-    store->ops->change(store, change_new(table, false, record));
+    change(store, table, false, record);
 }
 
 /* The same, with the node of this process unless it names one. */
@@ -127,7 +133,7 @@ void store_forget_session(struct store *store, const char *id)
     struct session_record record = { 0 };
 
     snprintf(record.id, sizeof(record.id), "%s", id);
-    store->ops->change(store, change_new(STORE_SESSIONS, true, &record));
+    change(store, STORE_SESSIONS, true, &record);
 }
 
 void store_forget_sandbox(struct store *store, const char *id)
@@ -135,14 +141,14 @@ void store_forget_sandbox(struct store *store, const char *id)
     struct sandbox_record record = { 0 };
 
     snprintf(record.id, sizeof(record.id), "%s", id);
-    store->ops->change(store, change_new(STORE_SANDBOXES, true, &record));
+    change(store, STORE_SANDBOXES, true, &record);
 }
 
 void store_forget_document(struct store *store, const char *kind, const char *id)
 {
     struct document_record record = { .kind = kind, .id = id };
 
-    store->ops->change(store, change_new(STORE_DOCUMENTS, true, &record));
+    change(store, STORE_DOCUMENTS, true, &record);
 }
 
 static void submit(struct store *store, struct store_claim *claim, uint64_t expected,
@@ -152,6 +158,7 @@ static void submit(struct store *store, struct store_claim *claim, uint64_t expe
     *claim = (struct store_claim){ .done = done, .version = document->version };
     claim->private.expected = expected;
     claim->private.change = change_new(STORE_DOCUMENTS, is_release, document);
+    store->changes++;
     store->ops->claim(store, claim);
 }
 
@@ -179,13 +186,18 @@ void store_commit_as(struct store *store, struct store_ticket *ticket, enum stor
                      store_done_fn *done)
 {
     assert(done);
-    *ticket = (struct store_ticket){ .done = done, .grade = grade };
+    *ticket = (struct store_ticket){ .done = done, .grade = grade, .changes = store->changes };
     store->ops->commit(store, ticket);
 }
 
 void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done)
 {
     store_commit_as(store, ticket, STORE_SYNCED, done);
+}
+
+bool store_is_written(const struct store *store)
+{
+    return store->written == store->changes;
 }
 
 static bool query_can_deliver(enum store_table table, const struct store_query *query)
@@ -279,6 +291,8 @@ void store_tickets_complete(struct store *store, struct list *tickets, const str
         struct store_ticket *ticket = list_entry(tickets->next, struct store_ticket, node);
 
         list_remove(&ticket->node);
+        if (reported.code == ERR_NONE)
+            store->written = MAX(store->written, ticket->changes);
         ticket->err = &reported;
         ticket->done(ticket);
     }

@@ -148,6 +148,7 @@ struct store_ticket {
      * durable. */
     const struct error *err;
     struct list node;
+    uint64_t changes; /* private: of the store, when the ticket was made */
 };
 
 /* A query hands over its records one at a time, on the loop, then calls `done`. All of them come in
@@ -351,6 +352,8 @@ struct store {
     uint64_t epoch;    /* of this process among those that had the node's name; 0: the store is not
                           shared */
     uint64_t version;  /* the last one given to a claim */
+    uint64_t changes;  /* puts, forgets and claims since it was opened */
+    uint64_t written;  /* of these are recorded, as tickets have said */
     int64_t
         server_ahead_us; /* the clock of a shared server, less the boot clock here; 0: unknown */
     struct store_load load;
@@ -451,6 +454,10 @@ void store_rehome(struct store *store, struct store_rehoming *rehoming,
 void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done);
 void store_commit_as(struct store *store, struct store_ticket *ticket, enum store_grade grade,
                      store_done_fn *done);
+
+/* Whether a ticket has reported everything that was put, forgotten and claimed until now as
+ * recorded. False says only that nobody has asked. */
+bool store_is_written(const struct store *store);
 void store_query(struct store *store, enum store_table table, struct store_query *query);
 
 /* A deep copy of a record of this table, in one allocation that free() releases. */

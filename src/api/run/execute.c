@@ -235,7 +235,7 @@ static void reply(struct answer *answer)
                   end_reason_text_or_null(&facts->reset_reason, reset_reason));
     put_session(execute, &json);
     json_end_object(&json);
-    request_reply(answer->request, 200, &text);
+    request_reply_result(answer->request, 200, &text);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -313,7 +313,7 @@ static void reply_recorded(struct answer *answer, const struct found_execution *
     json_put_text(&json, "execution_id", found_execution_id(found));
     put_session(&execute, &json);
     json_end_object(&json);
-    request_reply(answer->request, 200, &text);
+    request_reply_result(answer->request, 200, &text);
 }
 
 static void on_recorded(struct execution_search *search, const struct found_execution *found)

@@ -19,7 +19,7 @@ void execution_reply(struct request *request, int status, const struct found_exe
     struct json_writer json = JSON_WRITER(&text);
 
     found_execution_write_json(found, &json, NULL, true);
-    request_reply(request, status, &text);
+    request_reply_result(request, status, &text);
 }
 
 static struct found_execution live(const struct request *request, struct execution *execution)

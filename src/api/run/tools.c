@@ -78,7 +78,7 @@ static void on_done(struct tool_call *call)
         event_answer_send(&answer->events, "result", text.data, text.length);
         http_respond_end(request->exchange);
     } else {
-        request_reply(request, 200, &text);
+        request_reply_result(request, 200, &text);
     }
     answer_free(answer);
 }

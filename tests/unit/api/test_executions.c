@@ -238,6 +238,64 @@ static void a_background_execution_is_answered_once_it_is_durable(void **state)
     caller_close(&front, &caller);
 }
 
+static void a_stream_begins_when_its_execution_is_recorded(void **state)
+{
+    struct caller caller;
+    scoped(answer_fini) struct answer answer = { 0 };
+
+    (void)state;
+    fake_store_hold(front.world.store, true);
+    begin(&caller, "", "Accept: text/event-stream\r\n", "{\"argv\":[\"/bin/sleep\"]}");
+    assert_false(caller_poll(&front, &caller, &answer));
+    assert_int_equal(caller.length, 0);
+    fake_store_hold(front.world.store, false);
+    (void)caller_poll(&front, &caller, &answer);
+    assert_non_null(caller.bytes);
+    assert_non_null(strstr(caller.bytes, "X-Sandglass-Execution-Id"));
+    caller_close(&front, &caller);
+}
+
+static void a_result_is_told_when_it_is_recorded(void **state)
+{
+    struct caller caller;
+    scoped(answer_fini) struct answer answer = { 0 };
+
+    (void)state;
+    begin(&caller, "", "", "{\"argv\":[\"/bin/true\"]}");
+    assert_false(caller_poll(&front, &caller, &answer));
+    fake_store_hold(front.world.store, true);
+    fake_program_exit(fake_programs_last(), 0);
+    assert_false(caller_poll(&front, &caller, &answer));
+    fake_store_hold(front.world.store, false);
+    assert_true(caller_poll(&front, &caller, &answer));
+    assert_int_equal(answer.status, 201);
+    caller_close(&front, &caller);
+}
+
+static void whatever_was_changed_is_written_before_an_answer(void **state)
+{
+    scoped(free) char *id = run_in_background("{\"argv\":[\"/bin/sleep\"],\"background\":true}");
+    scoped(free) char *path = xasprintf("/api/v1/sessions/%s", session_id(session));
+    scoped(free) char *text = xasprintf(
+        "POST %s/executions/%s/signal HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Type: application/json\r\nContent-Length: 17\r\n\r\n{\"signal\":\"USR1\"}",
+        path, id);
+    scoped(answer_fini) struct answer answer = { 0 }, look = { 0 };
+    struct caller caller;
+
+    (void)state;
+    fake_store_hold(front.world.store, true);
+    session_emit(session, "test.changed", "{}");
+    caller_send(&front, &caller, false, text, strlen(text));
+    assert_false(caller_poll(&front, &caller, &answer));
+    look = call(&front, "GET", path, "", NULL); /* looking waits for nothing */
+    assert_int_equal(look.status, 200);
+    fake_store_hold(front.world.store, false);
+    assert_true(caller_poll(&front, &caller, &answer));
+    assert_int_equal(answer.status, 200);
+    caller_close(&front, &caller);
+}
+
 static void a_long_poll_ends_with_the_program_or_the_time(void **state)
 {
     scoped(free) char *id = run_in_background("{\"argv\":[\"/bin/sleep\"],\"background\":true}");
@@ -732,6 +790,9 @@ int main(void)
         TEST(what_is_not_found_is_an_execution_not_an_error),
         TEST(wrong_bodies_are_refused_with_the_field),
         TEST(a_background_execution_is_answered_once_it_is_durable),
+        TEST(a_stream_begins_when_its_execution_is_recorded),
+        TEST(a_result_is_told_when_it_is_recorded),
+        TEST(whatever_was_changed_is_written_before_an_answer),
         TEST(a_long_poll_ends_with_the_program_or_the_time),
         TEST(an_ended_execution_is_answered_from_its_record),
         TEST(a_repeated_key_gives_the_same_execution_also_after_its_end),
