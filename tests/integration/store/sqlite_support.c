@@ -55,7 +55,7 @@ struct store *sqlite_place_open(struct sqlite_place *place, const char *boot_id)
                                      .sync = place->sync ? place->sync : "off",
                                      .boot_id = boot_id,
                                      .accept_loss = place->accept_loss,
-                                     .check_all = true };
+                                     .check_all = !place->is_hurried };
 
     assert_null(place->store);
     place->err = (struct error){ 0 };

@@ -15,6 +15,7 @@ struct sqlite_place {
     struct error err;
     const char *sync; /* NULL: "off" */
     bool accept_loss; /* of the last open */
+    bool is_hurried;  /* checks at the start have a budget, as in the daemon */
 };
 
 int sqlite_place_setup(void **state);

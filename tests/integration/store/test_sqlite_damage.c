@@ -293,6 +293,45 @@ static void a_flipped_bit_in_a_record_is_told(void **state)
     assert_true(in_tables >= ARRAY_LENGTH(texts));
 }
 
+/* The checks of so many events take longer than the budget that the start has for them. */
+static void fill_with_events(const struct sqlite_place *place)
+{
+    sqlite_place_exec(place, "WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n"
+                             " WHERE i < 300000) INSERT INTO events (sequence, session_sequence,"
+                             " session_id, owner, type, data_json, wall_us)"
+                             " SELECT i, i, 'ses_' || i, '', 'note', '{}', 1 FROM n");
+}
+
+/* Its index is made anew from it. */
+static void a_record_that_its_index_lacks_is_told_without_time_to_check(void **state)
+{
+    struct sqlite_place *place = *state;
+    const struct session_record record = sample_session(FLIP_SESSIONS);
+    char bytes[PAGE_SIZE_BYTES];
+    bool found = false;
+    int fd;
+
+    sqlite_place_fill(place, FLIP_SESSIONS);
+    fill_with_events(place);
+    fd = open(place->path, O_RDWR);
+    for (off_t at = 0; !found && pread(fd, bytes, sizeof(bytes), at) > 0; at += sizeof(bytes)) {
+        char *text = bytes[0] == TABLE_LEAF
+                         ? memmem(bytes, sizeof(bytes), record.id, strlen(record.id))
+                         : NULL;
+
+        if (!text)
+            continue;
+        found = true;
+        text[6] ^= 1;
+        assert_int_equal(pwrite(fd, bytes, sizeof(bytes), at), sizeof(bytes));
+    }
+    close(fd);
+    assert_true(found);
+    place->is_hurried = true;
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(place->store->load.damaged, 1);
+}
+
 /* --- single records ------------------------------------------------------------------------ */
 
 static void a_record_without_timestamps_is_delivered_with_zeroes(void **state)
@@ -692,6 +731,7 @@ int main(void)
         place_test(a_file_that_cannot_be_written_is_refused),
         place_test(flipped_bits_never_change_what_is_read),
         place_test(a_flipped_bit_in_a_record_is_told),
+        place_test(a_record_that_its_index_lacks_is_told_without_time_to_check),
         place_test(a_record_without_timestamps_is_delivered_with_zeroes),
         place_test(a_record_with_an_unknown_state_is_delivered_as_it_is),
         place_test(an_ended_session_without_a_retention_time_is_due),
