@@ -78,7 +78,7 @@ static int refuse(const char *path, const char *what, struct error *err)
 
 static int read_whole(struct image *image, struct error *err)
 {
-    scoped(fd_close) int fd = open(image->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    scoped(fd_close) int fd = open(image->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct buffer *out = &image->bytes;
     struct stat info;
     uint8_t *place;
@@ -88,6 +88,11 @@ static int read_whole(struct image *image, struct error *err)
         return 0;
     if (fd < 0 || fstat(fd, &info) < 0)
         return error_sys(err, "open %s", image->path);
+    if (!S_ISREG(info.st_mode)) {
+        error_named(err, ERR_INVALID, "store_damaged", "redo log %s is not a regular file",
+                    image->path);
+        return error_hint(err, ACCEPT_HINT);
+    }
     image->is_there = true;
     while (out->length < (size_t)info.st_size) {
         place = buffer_reserve(out, (size_t)info.st_size - out->length);
@@ -231,7 +236,7 @@ static int by_number(const void *a, const void *b)
 static void read_mark(struct reading *reading)
 {
     scoped(free) char *path = redo_mark_path(reading->path);
-    scoped(fd_close) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    scoped(fd_close) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct redo_mark mark;
 
     if (fd < 0 || fd_read_at(fd, &mark, sizeof(mark), 0) != sizeof(mark) ||

@@ -21,8 +21,12 @@ static const char *const suffixes[] = { "-wal", "-shm", "-redo0", "-redo1", "-re
 /* A connection that changes nothing; the log of a running daemon may be read through it. */
 static int open_to_read(struct sqlite_db *db, const char *path, struct error *err)
 {
+    struct stat info;
     int code;
 
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return error_named(err, ERR_INVALID, "store_damaged", "database %s is not a regular file",
+                           path);
     *db = (struct sqlite_db){ .path = xstrdup(path), .scratch = BUFFER_INIT(SCRATCH) };
     code = sqlite3_open_v2(path, &db->handle, SQLITE_OPEN_READONLY | SQLITE_OPEN_EXRESCODE, NULL);
     if (code == SQLITE_OK)

@@ -510,6 +510,18 @@ static void a_log_without_its_database_is_refused(void **state)
     assert_true(log_size(place, 0) > 0);
 }
 
+/* Opening a pipe waits for the other end. */
+static void a_pipe_in_the_place_of_the_log_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *log = xasprintf("%s-redo0", place->path);
+
+    commit_and_die(place, "boot 1", 1, 3);
+    assert_int_equal(unlink(log), 0);
+    assert_int_equal(mkfifo(log, 0600), 0);
+    assert_refused(place, "is not a regular file");
+}
+
 static void the_log_of_another_database_is_refused(void **state)
 {
     struct sqlite_place *place = *state;
@@ -788,6 +800,7 @@ int main(void)
         place_test(what_is_behind_a_gap_does_not_come_back),
         place_test(stamps_are_those_of_the_boot_they_were_committed_in),
         place_test(a_log_without_its_database_is_refused),
+        place_test(a_pipe_in_the_place_of_the_log_is_refused),
         place_test(the_log_of_another_database_is_refused),
         place_test(a_database_that_is_older_than_its_log_is_refused),
         place_test(a_log_of_another_format_is_refused),
