@@ -73,6 +73,7 @@ const char *session_env_json(const struct session *session);      /* NULL withou
 const char *session_face_json(const struct session *session);     /* NULL: no face left anything */
 const struct network_policy *session_network(const struct session *session);
 bool session_keeps_files(const struct session *session);
+uint64_t session_kept_bytes(const struct session *session); /* of its archive; 0 without one */
 
 const char *session_flavor(const struct session *session);
 const struct sandbox_limits *session_limits(const struct session *session);

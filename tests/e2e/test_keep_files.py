@@ -223,3 +223,37 @@ def test_it_can_be_switched_on_later_and_by_the_cli(keeper):
     done = keeper.cli("run", "--keep", "--keep-files", "--json", "--", "sh", "-c", "echo x > y")
     assert done.returncode == 0
     keeper.api("POST", "/sessions", {"keep_files": "yes"}, expect=400)
+
+
+def damaged(daemon, session, path):
+    answer = daemon.api("GET", f"/sessions/{session}/kept{path}")
+    return answer.status == 500 and answer.json["error"]["code"] == "archive_damaged"
+
+
+def test_an_archive_that_is_cut_or_gone_is_told(make_daemon):
+    keeper = make_daemon(backend="direct", settings=settings())
+    ended, live = keeper.session(keep_files=True), keeper.session(keep_files=True)
+    for session in (ended, live):
+        run(keeper, session, "for n in 1 2 3; do seq 300 > f$n; done")
+    tear_down(keeper, live)
+    keeper.api("DELETE", f"/sessions/{ended}", expect=200)
+    archives = {session: keeper.state / "kept" / f"{session}.tar" for session in (ended, live)}
+    for archive in archives.values():
+        with tarfile.open(archive) as tar:
+            last = max(member.offset for member in tar)
+            name = next(member.name for member in tar if member.offset == last)
+        os.truncate(archive, last)  # where no member is cut
+    for session in archives:
+        assert damaged(keeper, session, "") and damaged(keeper, session, "/archive")
+        assert damaged(keeper, session, f"/file?path={name}")
+    again = run(keeper, live, "ls")
+    assert again["files_were_reset"], again
+
+    os.truncate(archives[ended], 600)
+    with tarfile.open(archives[ended], ignore_zeros=True) as tar:
+        first = tar.next().name
+    assert damaged(keeper, ended, f"/file?path={first}")
+    archives[ended].unlink()
+    assert damaged(keeper, ended, "") and damaged(keeper, ended, "/archive") and damaged(keeper, ended, f"/file?path={name}")
+    archives[ended].mkdir()
+    assert keeper.api("GET", f"/sessions/{ended}/kept").status == 500

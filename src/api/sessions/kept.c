@@ -25,6 +25,7 @@ struct reading {
     struct request *request;
     int fd;     /* owned; the archive */
     char *path; /* owned; the file that is wanted, NULL for a list */
+    bool is_for_all;
 
     /* what was found */
     struct buffer list;
@@ -115,6 +116,7 @@ static void read_archive(struct job *job)
     scoped(free) uint8_t *piece = xmalloc(PIECE);
     uint64_t place = 0;
     ssize_t count = 0;
+    struct stat status;
 
     tar_parser_init(parser);
     while (!reading->is_found && (count = pread(reading->fd, piece, PIECE, (off_t)place)) > 0) {
@@ -124,6 +126,9 @@ static void read_archive(struct job *job)
     }
     if (!reading->is_found && !reading->is_whole && !reading->problem)
         reading->problem = count < 0 ? strerror(errno) : "it is cut short";
+    if (reading->is_found && fstat(reading->fd, &status) == 0 &&
+        reading->offset + reading->size > (uint64_t)status.st_size)
+        reading->problem = "it is cut short";
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */
@@ -171,16 +176,39 @@ static void answer_list(struct reading *reading)
     request_reply(reading->request, 200, &reading->list);
 }
 
+static void fail_damaged(struct request *request, const char *problem)
+{
+    struct error err = { 0 };
+
+    error_named(&err, ERR_INTERNAL, "archive_damaged", "the archive cannot be read: %s", problem);
+    error_hint(&err, "kept/%s.tar in the state directory is what is left of it",
+               request->session_id);
+    request_fail(request, &err);
+}
+
+static void answer_all(struct request *request, int fd)
+{
+    struct stat status;
+    struct error err = { 0 };
+
+    if (fstat(fd, &status) == 0) {
+        send_part(request, fd, "application/x-tar", 0, (uint64_t)status.st_size);
+        return;
+    }
+    error_sys(&err, "read the archive");
+    request_fail(request, &err);
+}
+
 static void on_read(struct job *job)
 {
     struct reading *reading = container_of(job, struct reading, job);
-    struct error err = { 0 };
 
     if (!request_finish(reading->request)) {
         if (reading->problem || reading->list.overflowed) {
-            error_named(&err, ERR_INTERNAL, "archive_damaged", "the archive cannot be read: %s",
-                        reading->problem ? reading->problem : "the archive has too many members");
-            request_fail(reading->request, &err);
+            fail_damaged(reading->request,
+                         reading->problem ? reading->problem : "the archive has too many members");
+        } else if (reading->is_for_all) {
+            answer_all(reading->request, reading->fd);
         } else if (reading->path) {
             answer_file(reading);
         } else {
@@ -192,6 +220,19 @@ static void on_read(struct job *job)
 
 /* --- routes ----------------------------------------------------------------------------------- */
 
+/* How long the archive is by the record of the session; 0 without one. */
+static uint64_t recorded_bytes(const struct request *request)
+{
+    scoped(json_decref) json_t *record = NULL;
+    const json_t *kept;
+
+    if (request->session)
+        return session_kept_bytes(request->session);
+    record = json_read(request->ended_json, strlen(request->ended_json), NULL);
+    kept = json_object_get(record, "kept");
+    return (uint64_t)json_integer_value(json_object_get(kept, "size_bytes"));
+}
+
 static int open_archive(struct request *request)
 {
     char name[ARCHIVE_NAME_SIZE];
@@ -202,6 +243,15 @@ static int open_archive(struct request *request)
     fd = openat(request->core->parts.state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0)
         return fd;
+    if (errno != ENOENT) {
+        error_sys(&err, "open the archive");
+        request_fail(request, &err);
+        return -1;
+    }
+    if (recorded_bytes(request)) {
+        fail_damaged(request, "it is missing");
+        return -1;
+    }
     error_named(&err, ERR_NOT_FOUND, "nothing_kept", "no files of session %s were kept",
                 request->session_id);
     error_hint(&err, "files are kept at the end of a sandbox if keep_files is on");
@@ -209,14 +259,14 @@ static int open_archive(struct request *request)
     return -1;
 }
 
-static void read_kept(struct request *request, const char *path)
+static void read_kept(struct request *request, int fd, const char *path, bool for_all)
 {
-    int fd = open_archive(request);
     struct reading *reading;
 
     if (fd < 0)
         return;
     reading = xnew(struct reading);
+    reading->is_for_all = for_all;
     reading->request = request;
     reading->fd = fd;
     reading->path = path ? xstrdup(path) : NULL;
@@ -236,7 +286,7 @@ static void read_kept(struct request *request, const char *path)
 
 static void get_kept(struct request *request)
 {
-    read_kept(request, NULL);
+    read_kept(request, open_archive(request), NULL, false);
 }
 
 static void get_kept_file(struct request *request)
@@ -252,16 +302,22 @@ static void get_kept_file(struct request *request)
     if (err.code)
         request_fail(request, &err);
     else
-        read_kept(request, clean);
+        read_kept(request, open_archive(request), clean, false);
 }
 
+/* An archive of another length than the recorded one is damaged, or newer than its record: it is
+ * read before it is sent. */
 static void get_kept_archive(struct request *request)
 {
     scoped(fd_close) int fd = open_archive(request);
     struct stat status;
 
-    if (fd >= 0 && fstat(fd, &status) == 0)
-        send_part(request, fd, "application/x-tar", 0, (uint64_t)status.st_size);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &status) == 0 && (uint64_t)status.st_size == recorded_bytes(request))
+        answer_all(request, fd);
+    else
+        read_kept(request, steal_fd(&fd), NULL, true);
 }
 
 static const struct route_parameter file_parameters[] = {

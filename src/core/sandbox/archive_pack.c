@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIECE = 256 * 1024, PIECES_PER_TURN = 8, TAR_END_BYTES = 2 * TAR_BLOCK };
+enum { PIECE = 256 * 1024, PIECES_PER_TURN = 8 };
 
 static const struct config *config_of(const struct archive_work *work)
 {
@@ -120,24 +120,12 @@ static void on_secured(struct job *job)
         archive_work_free(work);
 }
 
-/* A packing that broke off lacks its end. */
-static bool is_whole(const struct archive_work *work)
-{
-    static const uint8_t zeros[TAR_END_BYTES];
-    uint8_t end[TAR_END_BYTES];
-
-    return work->bytes >= TAR_END_BYTES && work->bytes % TAR_BLOCK == 0 &&
-           fd_read_at(work->file, end, sizeof(end), (off_t)(work->bytes - sizeof(end))) ==
-               sizeof(end) &&
-           memcmp(end, zeros, sizeof(end)) == 0;
-}
-
 static void complete(struct archive_work *work)
 {
     struct worker *worker = work->sandbox->core->parts.worker;
 
     io_watch_stop(&work->stream);
-    if (!is_whole(work)) {
+    if (!archive_has_end(work->file, work->bytes)) {
         error_set(&work->err, ERR_BACKEND, "the sandbox stopped while packing");
         finish(work);
         return;

@@ -41,3 +41,6 @@ struct archive_work {
 struct archive_work *archive_work_new(struct sandbox *sandbox, archive_done_fn *done,
                                       int64_t timeout_ms, void (*on_timeout)(struct timer *timer));
 void archive_work_free(struct archive_work *work);
+
+/* Whether a file of so many bytes has the end of an archive. */
+bool archive_has_end(int file, uint64_t bytes);

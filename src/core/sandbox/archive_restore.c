@@ -106,6 +106,8 @@ static int send_piece(struct archive_work *work)
         error_sys(&work->err, "send the archive");
     else if (length == 0 && work->bytes < work->archive_bytes)
         error_set(&work->err, ERR_BACKEND, "the archive became shorter while it was read");
+    else if (length == 0 && !archive_has_end(work->file, work->bytes))
+        error_set(&work->err, ERR_BACKEND, "the archive is cut short");
     work->bytes += (uint64_t)MAX(count, (ssize_t)0);
     return count > 0 ? 1 : -1;
 }

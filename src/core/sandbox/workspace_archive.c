@@ -2,14 +2,16 @@
 #include "core/sandbox/workspace_archive.h"
 
 #include "base/alloc.h"
-#include "base/log.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "core/sandbox/archive_private.h"
+#include "wire/tar.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,6 +113,17 @@ void archive_work_free(struct archive_work *work)
     fd_close(work->file);
     buffer_fini(&work->notes);
     free(work);
+}
+
+/* A packing that broke off lacks it, and so does a file that was cut later. */
+bool archive_has_end(int file, uint64_t bytes)
+{
+    static const uint8_t zeros[2 * TAR_BLOCK];
+    uint8_t end[sizeof(zeros)];
+
+    return bytes >= sizeof(end) && bytes % TAR_BLOCK == 0 &&
+           fd_read_at(file, end, sizeof(end), (off_t)(bytes - sizeof(end))) == sizeof(end) &&
+           memcmp(end, zeros, sizeof(end)) == 0;
 }
 
 void workspace_archive_cancel(struct sandbox *sandbox)

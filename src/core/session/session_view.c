@@ -135,6 +135,11 @@ bool session_keeps_files(const struct session *session)
     return session->policy.keep_files;
 }
 
+uint64_t session_kept_bytes(const struct session *session)
+{
+    return session->slot.archive.bytes;
+}
+
 const char *session_flavor(const struct session *session)
 {
     return session->flavor.name;
