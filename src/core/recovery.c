@@ -428,6 +428,8 @@ static void on_document(struct store_query *query, const struct document_record 
         session_key_restore(core, record);
     else if (str_equal(record->kind, APPROVAL_KIND))
         restore_approval(core, record);
+    else if (str_equal(record->kind, STORED_FILE_KIND))
+        storage_restore(core->storage, record);
     else if (str_equal(record->kind, GRANT_KIND))
         grants_restore(core->grants, record);
     else
@@ -453,6 +455,9 @@ static void load_rest(struct recovery *recovery)
     if (core_is_clustered(recovery->core))
         ask(recovery, STORE_DOCUMENTS,
             (struct store_query){ .on_document = on_document, .kind = GRANT_KIND });
+    else
+        ask(recovery, STORE_DOCUMENTS,
+            (struct store_query){ .on_document = on_document, .kind = STORED_FILE_KIND });
     answer_came(recovery);
 }
 

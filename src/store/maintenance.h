@@ -19,6 +19,10 @@ struct store_check {
     void (*on_finding)(struct store_check *check, const char *finding);
     /* Whether output of this execution is on the disk is known by its record; NULL: not asked. */
     void (*on_execution)(struct store_check *check, const char *id);
+    /* A document of this kind; NULL: not asked. The newest of one id comes last, and NULL as its
+     * text says that it is forgotten. */
+    const char *document_kind; /* borrowed */
+    void (*on_document)(struct store_check *check, const char *id, const char *json);
     uint64_t findings;
     uint64_t sessions, executions, events; /* how many there are */
 };

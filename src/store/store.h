@@ -118,6 +118,10 @@ struct event_record {
     int64_t wall_us;
 };
 
+/* The documents of files that programs have stored: "SESSION/NAME", with the `bytes` of the file
+ * and of the one that it replaces, `before`. */
+#define STORED_FILE_KIND "stored-file"
+
 /* Approvals, keys, idempotency records: small documents by kind and id. */
 struct document_record {
     const char *kind;

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that programs store from inside the sandbox: through a socket, with the execution as the only credential."""
 import json
+import os
+import shutil
+import sqlite3
 import urllib.parse
 
 import pytest
@@ -164,3 +167,76 @@ def test_stored_files_go_with_the_record(make_daemon, backend):
     store(daemon, session, "file", "content")
     daemon.api("DELETE", f"/sessions/{session}", expect=200)
     wait_for(lambda: not (daemon.directory / "state" / "storage" / session).exists(), "the stored files are gone")
+    with sqlite3.connect(daemon.state / "sandglass.db") as connection:
+        wait_for(lambda: not connection.execute("SELECT count(*) FROM documents WHERE kind = 'stored-file'").fetchone()[0],
+                 "their documents are gone")
+
+
+def listed(daemon, session):
+    files = daemon.api("GET", f"/sessions/{session}/storage", expect=200).json["files"]
+    return {entry["name"]: (entry["size"], entry.get("damage")) for entry in files}
+
+
+def read(daemon, session, name):
+    answer = daemon.api("GET", f"/sessions/{session}/storage/{name}")
+    return answer.status, answer.body if answer.status == 200 else answer.json["error"]["code"]
+
+
+@pytest.mark.parametrize("restart", ["running", "killed", "stopped"])
+def test_a_stored_file_that_is_cut_or_gone_is_told(make_daemon, restart):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "shutdown": {"policy": "keep"}})
+    session, other = daemon.session(), daemon.session()
+    for name in ("b", "a", "c"):
+        store(daemon, session, name, "first")
+    store(daemon, session, "c", "second one")
+    store(daemon, other, "all", "content")
+    daemon.api("DELETE", f"/sessions/{session}/storage/a", expect=200)
+    store(daemon, session, "a", "again")
+    if restart == "killed":
+        daemon.kill()
+    elif restart == "stopped":
+        daemon.stop()
+    directory = daemon.state / "storage" / session
+    (directory / "a").unlink()
+    os.truncate(directory / "c", 4)
+    shutil.rmtree(daemon.state / "storage" / other)
+    checked = daemon.cli("store", "check", "--state", daemon.state)
+    assert checked.returncode == 1, checked.stdout
+    for name in (f"{session}/a", f"{session}/c", f"{other}/all"):
+        assert name in checked.stdout
+    assert f"{session}/b" not in checked.stdout
+    if restart != "running":
+        daemon.start()
+    assert listed(daemon, session) == {"a": (0, "it is missing"), "b": (5, None), "c": (4, "it has 4 bytes instead of 10")}
+    assert listed(daemon, other) == {"all": (0, "it is missing")}
+    assert read(daemon, session, "b") == (200, b"first")
+    for damaged, name in ((session, "a"), (session, "c"), (other, "all")):
+        assert read(daemon, damaged, name) == (500, "store_damaged")
+
+    # A file that is stored again is whole again, and damaged ones can be removed.
+    assert store(daemon, session, "c", "third")[0] == 201
+    daemon.api("DELETE", f"/sessions/{session}/storage/a", expect=200)
+    daemon.api("DELETE", f"/sessions/{other}/storage/all", expect=200)
+    daemon.kill()
+    daemon.start()
+    assert listed(daemon, session) == {"b": (5, None), "c": (5, None)} and not listed(daemon, other)
+    assert read(daemon, other, "all") == (404, "file_not_found")
+    checked = daemon.cli("store", "check", "--state", daemon.state)
+    assert checked.returncode == 0, checked.stdout
+    for used in (session, other):
+        daemon.api("DELETE", f"/sessions/{used}", expect=200)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root takes the directory from the daemon")
+def test_stored_files_that_cannot_be_read_are_not_none(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    session = daemon.session()
+    store(daemon, session, "file", "content")
+    directory = daemon.state / "storage" / session
+    owner = directory.stat()
+    os.chown(directory, 0, 0)
+    for path in ("storage", "storage/file"):
+        answer = daemon.api("GET", f"/sessions/{session}/{path}")
+        assert answer.status not in (200, 404), answer.body
+    os.chown(directory, owner.st_uid, owner.st_gid)
+    assert read(daemon, session, "file") == (200, b"content")

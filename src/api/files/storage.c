@@ -31,6 +31,8 @@ static void put_entry(void *user, const struct storage_entry *entry)
     json_put_int(json, "size_bytes", (int64_t)entry->size);
     json_put_int(json, "size", (int64_t)entry->size);
     json_put_time(json, "modified", entry->modified_wall_us);
+    if (entry->damage)
+        json_put_text(json, "damage", entry->damage);
     json_end_object(json);
 }
 
@@ -38,33 +40,36 @@ static void reply_list(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(LIST_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
+    struct error err = { 0 };
 
     json_begin_object(&json, NULL);
     json_begin_array(&json, "files");
-    storage_list(request->core->storage, request->session_id, put_entry, &json);
+    if (storage_list(request->core->storage, request->session_id, put_entry, &json, &err) < 0) {
+        request_fail(request, &err);
+        return;
+    }
     json_end_array(&json);
     json_end_object(&json);
     api_reply_page(request, &text, "files", "name");
 }
 
-static void refuse_unknown(struct request *request, const char *name)
+static void fail(struct request *request, struct error *err)
 {
-    struct error err = { 0 };
-
-    error_named(&err, ERR_NOT_FOUND, "file_not_found", "stored file \"%.200s\" not found", name);
-    error_hint_known(&err, HINT_STORED_FILES);
-    request_fail(request, &err);
+    if (err->code == ERR_NOT_FOUND)
+        error_hint_known(err, HINT_STORED_FILES);
+    request_fail(request, err);
 }
 
 /* A browser saves the file instead of showing it: a file of a program must not run as a page of
  * this daemon. */
 static void reply_file(struct request *request, const char *session_id, const char *name)
 {
+    struct error err = { 0 };
     struct storage_entry entry;
-    scoped(fd_close) int fd = storage_open(request->core->storage, session_id, name, &entry);
+    scoped(fd_close) int fd = storage_open(request->core->storage, session_id, name, &entry, &err);
 
     if (fd < 0) {
-        refuse_unknown(request, name);
+        fail(request, &err);
         return;
     }
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
@@ -200,14 +205,27 @@ static const struct json_field url_fields[] = {
       .maximum = VALID_MAXIMUM_S },
 };
 
+static void on_removed(void *user, uint64_t size UNUSED, const struct error *err)
+{
+    struct request *request = user;
+
+    if (request_finish(request))
+        return;
+    if (err)
+        request_fail(request, err);
+    else
+        request_reply_empty_object(request, 200);
+}
+
 static void delete_file(struct request *request)
 {
-    const char *name = request_path(request, "name");
+    struct error err = { 0 };
 
-    if (storage_remove(request->core->storage, request->session_id, name))
-        request_reply_empty_object(request, 200);
-    else
-        refuse_unknown(request, name);
+    request_begin(request);
+    if (storage_remove(request->core->storage, request->session_id, request_path(request, "name"),
+                       on_removed, request, &err) < 0 &&
+        !request_finish(request))
+        fail(request, &err);
 }
 
 static void post_url(struct request *request)
@@ -222,9 +240,9 @@ static void post_url(struct request *request)
         request_fail(request, &err);
         return;
     }
-    fd = storage_open(request->core->storage, request->session_id, name, &entry);
+    fd = storage_open(request->core->storage, request->session_id, name, &entry, &err);
     if (fd < 0)
-        refuse_unknown(request, name);
+        fail(request, &err);
     else
         reply_url(request, 201, name, (int64_t)entry.size, wish.valid_ms);
 }

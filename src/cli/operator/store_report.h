@@ -13,6 +13,8 @@ struct store_report {
     json_t *findings;  /* owned; an array of text */
     struct map output; /* executions with output on the disk; owns its names */
     uint64_t unknown_output;
+    const char *state_dir; /* borrowed; or NULL */
+    json_t *stored;        /* owned; the stored files by "SESSION/NAME", as their documents say */
 };
 
 /* `state_dir`: NULL for a database alone, without output beside it. */

@@ -11,7 +11,9 @@
 #include "core/session/session.h"
 #include "core/vault.h"
 #include "loop/worker.h"
+#include "store/store.h"
 #include "wire/http/http.h"
+#include "wire/json.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,7 +29,13 @@
 #define PART ".part-"
 #define OWNER_FILE ".owner"
 
-enum { NAME_MAXIMUM = 200, OWNER_MAXIMUM = 4096, PATH_SIZE = ID_SIZE + 16 };
+enum {
+    NAME_MAXIMUM = 200,
+    OWNER_MAXIMUM = 4096,
+    PATH_SIZE = ID_SIZE + 16,
+    DOCUMENT_ID_SIZE = ID_SIZE + NAME_MAXIMUM + 2,
+    DAMAGE_SIZE = 96,
+};
 
 /* The stored bytes of all sessions of an owner. */
 struct owner_share {
@@ -42,6 +50,14 @@ struct session_share {
     struct owner_share *owner; /* borrowed */
     uint64_t bytes;
     int64_t files;
+    struct map recorded; /* by name; struct recorded_file, owned */
+};
+
+/* What the document of a file says. */
+struct recorded_file {
+    uint64_t bytes;
+    uint64_t before; /* of the file that it was about to replace, or the same */
+    char name[];
 };
 
 struct storage {
@@ -60,7 +76,10 @@ struct storage_upload {
     int directory; /* owned */
     int file;      /* owned */
     uint64_t size;
+    uint64_t before; /* of the file that it replaces */
+    bool is_recorded;
     struct job job;
+    struct store_ticket ticket;
     struct error err;
     storage_done_fn *done;
     void *user;
@@ -126,6 +145,16 @@ static void share_subtract(struct storage *storage, struct session_share *share,
     storage->total_bytes -= bytes;
 }
 
+static void session_share_free(struct session_share *share)
+{
+    struct map_slot *slot;
+
+    map_for_each (slot, &share->recorded)
+        free(slot->value);
+    map_fini(&share->recorded);
+    free(share);
+}
+
 static void owner_share_free(struct owner_share *share)
 {
     free(share->owner);
@@ -178,6 +207,79 @@ int storage_check_name(const char *name, struct error *err)
     return error_hint(err,
                       "use a plain file name of at most %d bytes that does not begin with a dot",
                       NAME_MAXIMUM);
+}
+
+/* --- records --------------------------------------------------------------------------------- */
+
+static void document_id(const char *session_id, const char *name, char id[DOCUMENT_ID_SIZE])
+{
+    snprintf(id, DOCUMENT_ID_SIZE, "%s/%s", session_id, name);
+}
+
+static void note_recorded(struct session_share *share, const char *name, uint64_t bytes,
+                          uint64_t before)
+{
+    size_t size = strlen(name) + 1;
+    struct recorded_file *file = xmalloc(sizeof(*file) + size);
+
+    free(map_remove(&share->recorded, name));
+    file->bytes = bytes;
+    file->before = before;
+    memcpy(file->name, name, size);
+    map_put(&share->recorded, file->name, file);
+}
+
+static void put_document(struct storage *storage, const struct session_share *share,
+                         const char *name, uint64_t bytes, uint64_t before)
+{
+    char id[DOCUMENT_ID_SIZE];
+    char json[96];
+
+    document_id(share->session_id, name, id);
+    snprintf(json, sizeof(json), "{\"bytes\":%" PRIu64 ",\"before\":%" PRIu64 "}", bytes, before);
+    store_put_document(
+        storage->core->parts.store,
+        &(struct document_record){
+            .kind = STORED_FILE_KIND, .id = id, .owner = share->owner->owner, .json = json });
+}
+
+static void forget_document(struct storage *storage, const char *session_id, const char *name)
+{
+    char id[DOCUMENT_ID_SIZE];
+
+    document_id(session_id, name, id);
+    store_forget_document(storage->core->parts.store, STORED_FILE_KIND, id);
+}
+
+void storage_restore(struct storage *storage, const struct document_record *record)
+{
+    scoped(json_decref) json_t *json = json_read(record->json, strlen(record->json), NULL);
+    const char *slash = strchr(record->id, '/');
+    char session_id[ID_SIZE] = "";
+
+    if (!json || !slash || (size_t)(slash - record->id) >= sizeof(session_id))
+        return;
+    memcpy(session_id, record->id, (size_t)(slash - record->id));
+    note_recorded(share_of(storage, session_id, record->owner ? record->owner : ""), slash + 1,
+                  (uint64_t)json_integer_value(json_object_get(json, "bytes")),
+                  (uint64_t)json_integer_value(json_object_get(json, "before")));
+}
+
+/* What is wrong with a file of so many bytes, -1 for one that is missing; NULL without damage. */
+static const char *find_damage(const struct session_share *share, const char *name, int64_t bytes,
+                               char text[DAMAGE_SIZE])
+{
+    const struct recorded_file *file = share ? map_get(&share->recorded, name) : NULL;
+
+    if (!file ||
+        (bytes >= 0 && ((uint64_t)bytes == file->bytes || (uint64_t)bytes == file->before)))
+        return NULL;
+    if (bytes < 0)
+        snprintf(text, DAMAGE_SIZE, "it is missing");
+    else
+        snprintf(text, DAMAGE_SIZE, "it has %" PRId64 " bytes instead of %" PRIu64, bytes,
+                 file->bytes);
+    return text;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -333,39 +435,104 @@ static void flush_name(struct job *job)
         error_sys(&upload->err, "store \"%.200s\"", upload->name);
 }
 
-static void on_name_flushed(struct job *job)
+static void finish_upload(struct storage_upload *upload)
 {
-    struct storage_upload *upload = container_of(job, struct storage_upload, job);
-
     upload->done(upload->user, upload->size, upload->err.code ? &upload->err : NULL);
     upload_free(upload);
 }
 
-static int give_name(struct storage_upload *upload)
+static void record(struct storage_upload *upload, store_done_fn *done)
+{
+    const struct session_share *share = share_of(upload->storage, upload->session_id, NULL);
+
+    if (share)
+        put_document(upload->storage, share, upload->name, upload->size, upload->before);
+    store_commit(upload->storage->core->parts.store, &upload->ticket, done);
+}
+
+/* Whether the document is written. */
+static bool take_record(struct storage_upload *upload)
+{
+    struct session_share *share = share_of(upload->storage, upload->session_id, NULL);
+
+    if (upload->ticket.err->code != ERR_NONE) {
+        upload->err = *upload->ticket.err;
+        return false;
+    }
+    upload->is_recorded = true;
+    if (share)
+        note_recorded(share, upload->name, upload->size, upload->before);
+    return true;
+}
+
+static void on_recorded(struct store_ticket *ticket)
+{
+    struct storage_upload *upload = container_of(ticket, struct storage_upload, ticket);
+
+    (void)take_record(upload);
+    finish_upload(upload);
+}
+
+static void on_name_flushed(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    if (upload->err.code == ERR_NONE && !upload->is_recorded &&
+        !core_is_clustered(upload->storage->core))
+        record(upload, on_recorded);
+    else
+        finish_upload(upload);
+}
+
+static void give_name(struct storage_upload *upload)
 {
     struct session_share *share = share_of(upload->storage, upload->session_id, NULL);
     struct stat status;
     bool replaces = fstatat(upload->directory, upload->name, &status, AT_SYMLINK_NOFOLLOW) == 0;
 
-    if (renameat(upload->directory, upload->part, upload->directory, upload->name) < 0)
-        return error_sys(&upload->err, "store \"%.200s\"", upload->name);
+    if (renameat(upload->directory, upload->part, upload->directory, upload->name) < 0) {
+        error_sys(&upload->err, "store \"%.200s\"", upload->name);
+        upload->done(upload->user, upload->size, &upload->err);
+        storage_upload_abort(upload);
+        return;
+    }
     if (replaces)
         share_subtract(upload->storage, share, (uint64_t)status.st_size);
     else if (share)
         share->files++;
-    return 0;
+    submit(upload, flush_name, on_name_flushed);
 }
 
-static void on_content_flushed(struct job *job)
+static void on_replacement_recorded(struct store_ticket *ticket)
 {
-    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+    struct storage_upload *upload = container_of(ticket, struct storage_upload, ticket);
 
-    if (upload->err.code == ERR_NONE && give_name(upload) == 0) {
-        submit(upload, flush_name, on_name_flushed);
+    if (take_record(upload)) {
+        give_name(upload);
         return;
     }
     upload->done(upload->user, upload->size, &upload->err);
     storage_upload_abort(upload);
+}
+
+/* A daemon that is killed in between must not find damage. A new file is recorded when it has its
+ * name: without a document it is taken as it is. One that replaces another is recorded before, with
+ * the lengths of both. */
+static void on_content_flushed(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+    const struct session_share *share = share_of(upload->storage, upload->session_id, NULL);
+    const struct recorded_file *earlier = share ? map_get(&share->recorded, upload->name) : NULL;
+
+    upload->before = earlier ? earlier->bytes : upload->size;
+    if (upload->err.code != ERR_NONE) {
+        upload->done(upload->user, upload->size, &upload->err);
+        storage_upload_abort(upload);
+    } else if (earlier) {
+        record(upload, on_replacement_recorded);
+    } else {
+        give_name(upload);
+    }
 }
 
 void storage_upload_finish(struct storage_upload *upload, storage_done_fn *done, void *user)
@@ -386,8 +553,12 @@ static int stat_entry(int directory, const char *name, struct storage_entry *out
 {
     struct stat status;
 
-    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(status.st_mode))
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
         return -1;
+    if (!S_ISREG(status.st_mode)) {
+        errno = ENOENT;
+        return -1;
+    }
     *out_entry = (struct storage_entry){
         .name = name,
         .size = (uint64_t)status.st_size,
@@ -396,49 +567,172 @@ static int stat_entry(int directory, const char *name, struct storage_entry *out
     return 0;
 }
 
-void storage_list(struct storage *storage, const char *session_id, storage_entry_fn *on_entry,
-                  void *user)
+/* The directory of stored files: -1 without an error when the session has none. */
+static int open_stored(struct storage *storage, const char *session_id, struct error *err)
 {
-    scoped(fd_close) int directory = open_directory(storage->core->parts.state_dir, session_id);
-    struct dirent **names = NULL;
-    int count = directory < 0 ? 0 : scandirat(directory, ".", &names, is_visible, alphasort);
+    int directory = open_directory(storage->core->parts.state_dir, session_id);
 
-    for (int i = 0; i < count; i++) {
-        struct storage_entry entry;
+    if (directory < 0 && errno != ENOENT)
+        error_sys(err, "open the directory of stored files");
+    return directory;
+}
 
-        if (stat_entry(directory, names[i]->d_name, &entry) == 0)
-            on_entry(user, &entry);
-        free(names[i]);
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Adds the recorded files that are not there. */
+static size_t add_missing(const struct session_share *share, struct dirent **there, size_t count,
+                          char **names)
+{
+    struct map found = { 0 };
+    const struct map_slot *slot;
+
+    for (size_t i = 0; i < count; i++) {
+        names[i] = there[i]->d_name;
+        map_put(&found, names[i], there[i]);
     }
-    free(names);
+    if (share) {
+        map_for_each (slot, &share->recorded) {
+            struct recorded_file *file = slot->value;
+
+            if (!map_get(&found, file->name))
+                names[count++] = file->name;
+        }
+    }
+    map_fini(&found);
+    qsort(names, count, sizeof(*names), by_name);
+    return count;
+}
+
+static void report_file(const struct session_share *share, int directory, const char *name,
+                        storage_entry_fn *on_entry, void *user)
+{
+    struct storage_entry entry = { .name = name };
+    bool is_there = directory >= 0 && stat_entry(directory, name, &entry) == 0;
+    char text[DAMAGE_SIZE];
+
+    entry.damage = find_damage(share, name, is_there ? (int64_t)entry.size : -1, text);
+    if (is_there || entry.damage)
+        on_entry(user, &entry);
+}
+
+int storage_list(struct storage *storage, const char *session_id, storage_entry_fn *on_entry,
+                 void *user, struct error *err)
+{
+    struct error failure = { 0 };
+    scoped(fd_close) int directory = open_stored(storage, session_id, &failure);
+    const struct session_share *share = share_of(storage, session_id, NULL);
+    struct dirent **there = NULL;
+    int count = directory < 0 ? 0 : scandirat(directory, ".", &there, is_visible, NULL);
+    scoped(free) char **names = NULL;
+    size_t total;
+
+    if (count < 0)
+        error_sys(&failure, "read the directory of stored files");
+    if (failure.code != ERR_NONE) {
+        *err = failure;
+        return -1;
+    }
+    names = xcalloc((size_t)count + (share ? share->recorded.count : 0) + 1, sizeof(*names));
+    total = add_missing(share, there, (size_t)count, names);
+    for (size_t i = 0; i < total; i++)
+        report_file(share, directory, names[i], on_entry, user);
+    for (int i = 0; i < count; i++)
+        free(there[i]);
+    free(there);
+    return 0;
+}
+
+static int refuse_unknown(const char *name, struct error *err)
+{
+    error_named(err, ERR_NOT_FOUND, "file_not_found", "stored file \"%.200s\" not found", name);
+    return -1;
+}
+
+/* The file in its directory, -1 as for storage_open(). */
+static int find_file(int directory, const char *name, struct storage_entry *out_entry,
+                     struct error *err)
+{
+    struct error ignored = { 0 };
+
+    if (directory < 0 || storage_check_name(name, &ignored) < 0)
+        return refuse_unknown(name, err);
+    if (stat_entry(directory, name, out_entry) == 0)
+        return 0;
+    return errno == ENOENT ? refuse_unknown(name, err) : error_sys(err, "read \"%.200s\"", name);
 }
 
 int storage_open(struct storage *storage, const char *session_id, const char *name,
-                 struct storage_entry *out_entry)
+                 struct storage_entry *out_entry, struct error *err)
 {
-    scoped(fd_close) int directory = open_directory(storage->core->parts.state_dir, session_id);
-    struct error ignored = { 0 };
+    scoped(fd_close) int directory = open_stored(storage, session_id, err);
+    const struct session_share *share = share_of(storage, session_id, NULL);
+    char text[DAMAGE_SIZE];
+    const char *damage;
+    int fd;
 
-    if (directory < 0 || storage_check_name(name, &ignored) < 0 ||
-        stat_entry(directory, name, out_entry) < 0)
+    if (err->code != ERR_NONE)
         return -1;
-    return openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (find_file(directory, name, out_entry, err) < 0 && err->code != ERR_NOT_FOUND)
+        return -1;
+    damage = find_damage(share, name, err->code ? -1 : (int64_t)out_entry->size, text);
+    if (damage) {
+        error_named(err, ERR_INTERNAL, "store_damaged", "stored file \"%.200s\" is damaged: %s",
+                    name, damage);
+        return error_hint(err, "storage/%s in the state directory has what is left", session_id);
+    }
+    if (err->code != ERR_NONE)
+        return -1;
+    fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 ? error_sys(err, "open \"%.200s\"", name) : fd;
 }
 
-bool storage_remove(struct storage *storage, const char *session_id, const char *name)
-{
-    scoped(fd_close) int directory = open_directory(storage->core->parts.state_dir, session_id);
-    struct session_share *share = share_of(storage, session_id, NULL);
-    struct error ignored = { 0 };
-    struct storage_entry entry;
+struct removal {
+    struct store_ticket ticket;
+    storage_done_fn *done;
+    void *user;
+};
 
-    if (directory < 0 || storage_check_name(name, &ignored) < 0 ||
-        stat_entry(directory, name, &entry) < 0 || unlinkat(directory, name, 0) < 0)
-        return false;
-    share_subtract(storage, share, entry.size);
-    if (share)
-        share->files--;
-    return true;
+static void on_forgotten(struct store_ticket *ticket)
+{
+    struct removal *removal = container_of(ticket, struct removal, ticket);
+
+    removal->done(removal->user, 0, ticket->err->code ? ticket->err : NULL);
+    free(removal);
+}
+
+int storage_remove(struct storage *storage, const char *session_id, const char *name,
+                   storage_done_fn *done, void *user, struct error *err)
+{
+    scoped(fd_close) int directory = open_stored(storage, session_id, err);
+    struct session_share *share = share_of(storage, session_id, NULL);
+    struct recorded_file *file = share ? map_get(&share->recorded, name) : NULL;
+    struct storage_entry entry = { 0 };
+    struct removal *removal;
+
+    if (err->code != ERR_NONE)
+        return -1;
+    if (find_file(directory, name, &entry, err) == 0) {
+        if (unlinkat(directory, name, 0) < 0)
+            return error_sys(err, "remove \"%.200s\"", name);
+        share_subtract(storage, share, entry.size);
+        if (share)
+            share->files--;
+    } else if (!file || err->code != ERR_NOT_FOUND) {
+        return -1;
+    }
+    *err = (struct error){ 0 };
+    if (file) {
+        forget_document(storage, session_id, name);
+        free(map_remove(&share->recorded, name));
+    }
+    removal = xnew(struct removal);
+    removal->done = done;
+    removal->user = user;
+    store_commit(storage->core->parts.store, &removal->ticket, on_forgotten);
+    return 0;
 }
 
 /* --- sharing --------------------------------------------------------------------------------- */
@@ -496,15 +790,18 @@ void storage_unlink(int state_dir, const char *session_id)
 void storage_forget(struct storage *storage, const char *session_id)
 {
     struct session_share *share = map_remove(&storage->shares, session_id);
+    const struct map_slot *slot;
 
     if (!share)
         return;
+    map_for_each (slot, &share->recorded)
+        forget_document(storage, session_id, ((struct recorded_file *)slot->value)->name);
     share_subtract(storage, share, share->bytes);
     if (--share->owner->sessions == 0) {
         (void)map_remove(&storage->owners, share->owner->owner);
         owner_share_free(share->owner);
     }
-    free(share);
+    session_share_free(share);
 }
 
 uint64_t storage_total_bytes(const struct storage *storage)
@@ -529,7 +826,7 @@ void storage_free(struct storage *storage)
     if (!storage)
         return;
     map_for_each (slot, &storage->shares)
-        free(slot->value);
+        session_share_free(slot->value);
     map_for_each (slot, &storage->owners)
         owner_share_free(slot->value);
     map_fini(&storage->shares);

@@ -9,6 +9,10 @@
  * directory also has `.owner`, so that the bytes of an owner are known after a restart. The bytes
  * are bounded per file, session, owner and in all (settings storage.*): a file that does not
  * fit is refused, and nothing that is there goes for it.
+ *
+ * The store has a document for each file, with its length: a file that is missing or cut is
+ * reported as damaged. Nodes of a cluster, which have their own directories, write none, and a file
+ * without a document is taken as it is.
  */
 
 #include "base/error.h"
@@ -18,6 +22,7 @@
 #include <stdint.h>
 
 struct core;
+struct document_record;
 struct session;
 struct storage;
 struct storage_upload;
@@ -25,7 +30,8 @@ struct storage_upload;
 struct storage *storage_new(struct core *core);
 void storage_free(struct storage *storage); /* NULL is fine */
 
-/* At start: half-written files go, the others are counted. */
+/* At start: the documents first; then half-written files go, and the others are counted. */
+void storage_restore(struct storage *storage, const struct document_record *record);
 void storage_start(struct storage *storage);
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -49,20 +55,24 @@ int storage_check_name(const char *name, struct error *err);
 struct storage_entry {
     const char *name; /* borrowed; valid during the call */
     uint64_t size;
-    int64_t modified_wall_us;
+    int64_t modified_wall_us; /* 0 when it is missing */
+    const char *damage;       /* borrowed likewise: what is wrong with it; NULL without damage */
 };
 typedef void storage_entry_fn(void *user, const struct storage_entry *entry);
 
-/* In the order of names. At most storage.max_files. */
-void storage_list(struct storage *storage, const char *session_id, storage_entry_fn *on_entry,
-                  void *user);
+/* In the order of names. At most storage.max_files. -1 when they cannot be read. */
+int storage_list(struct storage *storage, const char *session_id, storage_entry_fn *on_entry,
+                 void *user, struct error *err);
 
-/* A descriptor for the caller; -1 when there is no such file. */
+/* A descriptor for the caller; -1 with ERR_NOT_FOUND when there is no such file, and with another
+ * error when it cannot be read or is damaged. */
 int storage_open(struct storage *storage, const char *session_id, const char *name,
-                 struct storage_entry *out_entry);
+                 struct storage_entry *out_entry, struct error *err);
 
-/* False when there is no such file. */
-bool storage_remove(struct storage *storage, const char *session_id, const char *name);
+/* `done` comes when its document is forgotten, with the size 0. -1 as for storage_open(), without
+ * `done`; a damaged file can be removed. */
+int storage_remove(struct storage *storage, const char *session_id, const char *name,
+                   storage_done_fn *done, void *user, struct error *err);
 
 /* --- sharing --------------------------------------------------------------------------------- */
 

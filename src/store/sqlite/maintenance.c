@@ -133,6 +133,28 @@ static void deliver_executions(struct store_check *check, struct sqlite_db *db,
             check->on_execution(check, change->record);
 }
 
+static void deliver_documents(struct store_check *check, struct sqlite_db *db,
+                              const struct change_queue *changes)
+{
+    sqlite3_stmt *row = NULL;
+
+    if (sqlite3_prepare_v2(db->handle, "SELECT id, json FROM documents WHERE kind = ?", -1, &row,
+                           NULL) == SQLITE_OK) {
+        sqlite3_bind_text(row, 1, check->document_kind, -1, SQLITE_STATIC);
+        while (sqlite3_step(row) == SQLITE_ROW)
+            if (sqlite3_column_text(row, 0) && sqlite3_column_text(row, 1))
+                check->on_document(check, (const char *)sqlite3_column_text(row, 0),
+                                   (const char *)sqlite3_column_text(row, 1));
+    }
+    sqlite3_finalize(row);
+    for (const struct change *change = changes->first; change; change = change->next) {
+        const struct document_record *document = (const void *)change->record;
+
+        if (change->table == STORE_DOCUMENTS && str_equal(document->kind, check->document_kind))
+            check->on_document(check, document->id, change->forget ? NULL : document->json);
+    }
+}
+
 /* The changes that the database does not have yet. A running daemon may restart a file between two
  * reads: then the database has its frames. */
 static int read_log(struct sqlite_db *db, struct redo_past *out_past, struct error *err)
@@ -166,6 +188,8 @@ static int check_log(struct store_check *check, struct sqlite_db *db, struct err
         tell(check, past.damage.message);
     if (check->on_execution)
         deliver_executions(check, db, &past.changes);
+    if (check->on_document)
+        deliver_documents(check, db, &past.changes);
     redo_past_fini(&past);
     *err = (struct error){ 0 };
     return 0;
