@@ -140,3 +140,26 @@ def test_a_backup_under_load_has_everything_that_was_answered(plain, work):
     plain.start()
     for session in before:
         assert plain.api("GET", f"/sessions/{session}").status == 200
+
+
+def output_error(daemon, session, execution):
+    return daemon.api("GET", f"/sessions/{session}/executions/{execution}", expect=200).json["error"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root takes the file from the daemon")
+def test_output_that_cannot_be_opened_is_not_called_lost(plain):
+    session = plain.session()
+    execution = plain.execute(session, ["seq", "100"])["id"]
+    plain.api("DELETE", f"/sessions/{session}", expect=200)
+    plain.stop()
+    spool = plain.state / "output" / f"{execution}.out"
+    owner = spool.stat()
+    os.chown(spool, 0, 0)
+    plain.start()
+    error = output_error(plain, session, execution)
+    assert error["code"] == "output_incomplete" and "Permission denied" in error["message"], error
+    os.chown(spool, owner.st_uid, owner.st_gid)
+    assert output_error(plain, session, execution) is None
+    spool.unlink()
+    error = output_error(plain, session, execution)
+    assert error["code"] == "output_incomplete" and "bytes are missing" in error["message"], error

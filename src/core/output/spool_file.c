@@ -69,8 +69,11 @@ void spool_find_earlier(struct spool *spool)
 
     spool->file =
         openat(spool->options.directory, spool->options.name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (spool->file < 0)
+    if (spool->file < 0) {
+        if (errno != ENOENT)
+            spool_note_unread(spool);
         return;
+    }
     if (fstat(spool->file, &status) < 0 || !S_ISREG(status.st_mode)) {
         fd_close(steal_fd(&spool->file));
         return;
@@ -97,8 +100,10 @@ void spool_find_earlier(struct spool *spool)
 void spool_note_missing(struct spool *spool)
 {
     spool->length = spool->options.recorded_bytes;
+    if (spool->unread.code != ERR_NONE)
+        return; /* they may be there */
     error_named(&spool->error, ERR_NO_SPACE, "output_not_kept",
-                "%llu of %llu bytes were not kept: the spool was full",
+                "%llu of %llu bytes are missing: the spool was full, or its file was changed",
                 (unsigned long long)(spool->length - spool->stored),
                 (unsigned long long)spool->length);
 }
