@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/str.h"
 #include "store/sqlite/labels.h"
 
 #include <assert.h>
@@ -322,6 +323,30 @@ static bool sum_is_right(struct sqlite_db *db, sqlite3_stmt *row, const struct r
                sqlite_db_sum(db, type, record, sqlite3_column_int64(row, boot_column(type)));
 }
 
+static bool is_json(struct sqlite_db *db, const char *text)
+{
+    sqlite3_stmt *row = NULL;
+    bool is_valid = false;
+
+    if (sqlite3_prepare_v2(db->handle, "SELECT json_valid(?)", -1, &row, NULL) == SQLITE_OK) {
+        sqlite3_bind_text(row, 1, text, -1, SQLITE_STATIC);
+        is_valid = sqlite3_step(row) == SQLITE_ROW && sqlite3_column_int(row, 0);
+    }
+    sqlite3_finalize(row);
+    return is_valid;
+}
+
+/* JSON is written into answers as it is: text that is none counts as not set. */
+static void drop_bad_json(struct sqlite_db *db, const struct record_type *type, char *record)
+{
+    for (size_t i = 0; i < type->field_count; i++) {
+        const struct record_field *field = &type->fields[i];
+
+        if (str_ends_with(field->column, "json") && !is_json(db, record_text(field, record)))
+            *(const char **)(void *)(record + field->offset) = "";
+    }
+}
+
 /* False when the row lacks something without which the record means nothing, or is not as it was
  * put. */
 static bool read_row(struct sqlite_db *db, sqlite3_stmt *row, const struct record_type *type,
@@ -333,6 +358,8 @@ static bool read_row(struct sqlite_db *db, sqlite3_stmt *row, const struct recor
         if (type->fields[i].required && !field_is_set(&type->fields[i], record))
             return false;
     }
+    if (sqlite3_column_type(row, sum_column(type)) == SQLITE_NULL)
+        drop_bad_json(db, type, record);
     return sum_is_right(db, row, type, record);
 }
 

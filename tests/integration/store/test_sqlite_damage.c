@@ -356,6 +356,22 @@ static void a_record_without_timestamps_is_delivered_with_zeroes(void **state)
     assert_int_equal(place->store->load.damaged, 0);
 }
 
+static void text_that_is_no_json_counts_as_not_set(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    sqlite_place_fill(place, 2);
+    sqlite_place_exec(place, "UPDATE sessions SET labels_json = 'soon', spec_json = '{' WHERE"
+                             " seq = 1");
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 2);
+    assert_string_equal(found_session(&found, 0)->labels_json, "");
+    assert_string_equal(found_session(&found, 0)->spec_json, "");
+    assert_string_equal(found_session(&found, 1)->labels_json, sample_session(2).labels_json);
+}
+
 static void a_record_with_an_unknown_state_is_delivered_as_it_is(void **state)
 {
     struct sqlite_place *place = *state;
@@ -733,6 +749,7 @@ int main(void)
         place_test(a_flipped_bit_in_a_record_is_told),
         place_test(a_record_that_its_index_lacks_is_told_without_time_to_check),
         place_test(a_record_without_timestamps_is_delivered_with_zeroes),
+        place_test(text_that_is_no_json_counts_as_not_set),
         place_test(a_record_with_an_unknown_state_is_delivered_as_it_is),
         place_test(an_ended_session_without_a_retention_time_is_due),
         place_test(records_without_id_or_state_are_set_aside_and_counted),
