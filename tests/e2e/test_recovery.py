@@ -123,6 +123,16 @@ def test_resume_is_answered_by_a_daemon_that_stood_still(daemon):
     assert daemon.api("POST", f"/sessions/{session}/resume", expect=200).json["state"] == "open"
 
 
+def test_what_opening_again_has_changed_is_there_after_a_kill(daemon):
+    session = daemon.session(key="again", lease_seconds=100)
+    for round in range(6):
+        daemon.api("POST", "/sessions", {"key": "again", "labels": {"round": str(round)}, "lease_seconds": 1000 * (round + 1)}, expect=200)
+        daemon.kill()
+        daemon.start()
+        found = daemon.api("GET", f"/sessions/{session}", expect=200).json
+        assert found["labels"] == {"round": str(round)} and found["lease_remaining_seconds"] > 1000 * round + 500, found
+
+
 def test_what_was_acknowledged_is_there_after_a_kill(daemon):
     session = daemon.session()
     daemon.execute(session, command="echo x > file")

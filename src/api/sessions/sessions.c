@@ -70,9 +70,13 @@ static void session_call_end(struct session_op *op,
     free(call);
 }
 
+/* A new session is recorded; one that is opened again may have changed. */
 static void reply_done(struct request *request, const struct session_op *op)
 {
-    session_reply(request, op->created ? 201 : 200, op->session);
+    if (op->created)
+        session_reply(request, 201, op->session);
+    else
+        session_reply_recorded(request, 200, op->session);
 }
 
 void session_call_done(struct session_op *op)
