@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/alloc.h"
+#include "base/macros.h"
 #include "base/str.h"
 #include "core/core.h"
 #include "core/metrics.h"
 #include "e2b/private.h"
+#include "service/recorded.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Sandboxes that have ended are not there for E2B, and a failure of ours is no gateway's. */
 static int status_of(const struct error *err)
@@ -48,4 +52,33 @@ void e2b_reply_empty(struct request *request, int status)
         return;
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, (unsigned)status / 100, 1);
     http_respond(request->exchange, status, NULL, NULL, 0);
+}
+
+struct promise {
+    struct request *request; /* borrowed */
+    struct recorded recorded;
+    int status;
+};
+
+static void on_recorded(struct recorded *recorded)
+{
+    struct promise *promise = container_of(recorded, struct promise, recorded);
+
+    if (!request_finish(promise->request)) {
+        if (recorded->err->code)
+            request_fail(promise->request, recorded->err);
+        else
+            e2b_reply_empty(promise->request, promise->status);
+    }
+    free(promise);
+}
+
+void e2b_reply_empty_recorded(struct request *request, int status)
+{
+    struct promise *promise = xnew(struct promise);
+
+    promise->request = request;
+    promise->status = status;
+    request_begin(request);
+    recorded_wait(&promise->recorded, request->core, on_recorded);
 }

@@ -64,7 +64,7 @@ static void on_resumed(struct session_op *op)
         if (err.code || session_keepalive(op->session, change->timeout_ms, true, &err) < 0)
             request_fail(request, &err);
         else
-            e2b_reply_sandbox(request, 201, op->session);
+            e2b_reply_sandbox_recorded(request, 201, op->session);
     }
     free(change);
 }
@@ -93,7 +93,7 @@ static void connect_to(struct request *request)
     else if (session_keepalive(request->session, timeout_ms, false, &err) < 0)
         request_fail(request, &err);
     else
-        e2b_reply_sandbox(request, 200, request->session);
+        e2b_reply_sandbox_recorded(request, 200, request->session);
 }
 
 static void resume_only(struct request *request)
@@ -135,7 +135,7 @@ static void on_paused(struct session_op *op)
         if (err.code)
             request_fail(request, &err);
         else
-            e2b_reply_empty(request, 204);
+            e2b_reply_empty_recorded(request, 204);
     }
     free(change);
 }
@@ -168,7 +168,7 @@ static void set_timeout(struct request *request)
         session_keepalive(request->session, timeout_ms, true, &err) < 0)
         request_fail(request, &err);
     else
-        e2b_reply_empty(request, 204);
+        e2b_reply_empty_recorded(request, 204);
 }
 
 static void refresh(struct request *request)
@@ -180,7 +180,7 @@ static void refresh(struct request *request)
         session_keepalive(request->session, timeout_ms, false, &err) < 0)
         request_fail(request, &err);
     else
-        e2b_reply_empty(request, 204);
+        e2b_reply_empty_recorded(request, 204);
 }
 
 static void post_timeout(struct request *request)

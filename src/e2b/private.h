@@ -80,6 +80,9 @@ void e2b_fail_status(struct request *request, int status, const char *message);
 /* Empty, with a length: clients read a JSON document from everything else. */
 void e2b_reply_empty(struct request *request, int status);
 
+/* The same when everything that was written to the store until now is recorded. */
+void e2b_reply_empty_recorded(struct request *request, int status);
+
 /* --- find.c ----------------------------------------------------------------------------------- */
 
 /* Calls `then` with request->session set to the sandbox {id} of the path, which is live; answers
@@ -98,6 +101,9 @@ bool e2b_is_lost(const struct session *session);
 
 /* The document of create and connect: ids and tokens. The vault is open. */
 void e2b_reply_sandbox(struct request *request, int status, const struct session *session);
+
+/* The same when everything that was written to the store until now is recorded. */
+void e2b_reply_sandbox_recorded(struct request *request, int status, const struct session *session);
 
 /* An entry of a list; with `in_detail` all of it. */
 void e2b_write_listed(struct request *request, const struct session *session, bool in_detail,

@@ -69,11 +69,11 @@ static void put_tokens(struct json_writer *json, const struct request *request,
     put_token(json, "trafficAccessToken", request, session, E2B_TOKEN_TRAFFIC);
 }
 
-void e2b_reply_sandbox(struct request *request, int status, const struct session *session)
+static void write_sandbox(const struct request *request, const struct session *session,
+                          struct buffer *text)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     scoped(e2b_notes_fini) struct e2b_notes notes = { 0 };
-    struct json_writer json = JSON_WRITER(&text);
+    struct json_writer json = JSON_WRITER(text);
 
     e2b_notes_read(&notes, session);
     json_begin_object(&json, NULL);
@@ -81,7 +81,22 @@ void e2b_reply_sandbox(struct request *request, int status, const struct session
     put_tokens(&json, request, session, &notes);
     put_domain(&json, request);
     json_end_object(&json);
+}
+
+void e2b_reply_sandbox(struct request *request, int status, const struct session *session)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
+
+    write_sandbox(request, session, &text);
     request_reply(request, status, &text);
+}
+
+void e2b_reply_sandbox_recorded(struct request *request, int status, const struct session *session)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
+
+    write_sandbox(request, session, &text);
+    request_reply_recorded(request, status, &text);
 }
 
 /* --- entries of lists ------------------------------------------------------------------------ */

@@ -181,6 +181,17 @@ def test_a_sandbox_is_known_after_a_restart(face):
     assert inside(face, sandbox, "GET", "/", 8000).status == 403
 
 
+def test_a_time_that_was_acknowledged_is_kept_after_a_kill(face):
+    sandbox = make(face, timeout=100)["sandboxID"]
+    changes = [("timeout", {"timeout": 1000}, 204), ("refreshes", {"duration": 2000}, 204), ("connect", {"timeout": 3000}, 200)]
+    for round, (verb, body, status) in enumerate(changes + [("timeout", {"timeout": 4000}, 204)]):
+        assert face.e2b("POST", f"/sandboxes/{sandbox}/{verb}", body).status == status
+        face.kill()
+        face.start()
+        left = face.api("GET", f"/sessions/ses_{sandbox[1:]}", expect=200, headers={"X-API-Key": face.ann}).json["lease_remaining_seconds"]
+        assert left > 1000 * round + 500, verb
+
+
 def test_a_sandbox_that_crashed_is_gone(face):
     sandbox = make(face)
     init = face.api("GET", f"/sessions/ses_{sandbox['sandboxID'][1:]}", headers={"X-API-Key": face.ann}).json["sandbox"]
