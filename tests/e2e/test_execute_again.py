@@ -89,3 +89,14 @@ def test_wrong_code_leaves_no_session(daemon):
     assert daemon.api("POST", "/execute", {"code": "x", "language": "cobol"}, headers=KEY).status == 400
     assert daemon.api("POST", "/execute", {"code": "x"}, headers={"Idempotency-Key": "x" * 300}).status == 400
     assert daemon.api("GET", "/sessions").json["sessions"] == []
+
+
+def test_code_that_cannot_be_started_leaves_no_session(daemon):
+    answer = daemon.api("POST", "/execute", {"code": "print(1)", "cwd": "/nowhere"}, expect=200).json
+    assert answer["exit_code"] == 126 and answer["session_ended"] is True, answer
+    assert daemon.api("GET", "/sessions").json["sessions"] == []
+
+    made = daemon.session(key="stays")
+    answer = daemon.api("POST", "/execute", {"code": "print(1)", "cwd": "/nowhere", "key": "stays"}, expect=200).json
+    assert answer["exit_code"] == 126 and answer["session_ended"] is False, answer
+    assert [entry["id"] for entry in daemon.api("GET", "/sessions").json["sessions"]] == [made]

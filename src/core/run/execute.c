@@ -194,6 +194,12 @@ static void list_files(struct execute *execute)
 
 /* --- the run ---------------------------------------------------------------------------------- */
 
+/* A program that could not be started has an exit code too, as in a shell. */
+static bool was_started(const struct execution *execution)
+{
+    return execution_facts(execution)->started.wall_us;
+}
+
 static void check_end(struct execute *execute)
 {
     struct execution *execution = execute->execution;
@@ -201,12 +207,15 @@ static void check_end(struct execute *execute)
     if (!execution_has_ended(execution))
         return;
     execution_unwatch(&execute->watcher);
-    if (execution_facts(execution)->state == EXECUTION_EXITED) {
+    if (execution_facts(execution)->state == EXECUTION_EXITED && was_started(execution)) {
         list_files(execute);
         return;
     }
     execute->err = execution_facts(execution)->start_error;
-    remove_session(execute, END_FAILED, execution_state_name(execution_facts(execution)->state));
+    remove_session(execute, END_FAILED,
+                   execution_facts(execution)->state == EXECUTION_EXITED
+                       ? "not started"
+                       : execution_state_name(execution_facts(execution)->state));
 }
 
 static void on_change(struct execution_watcher *watcher)
