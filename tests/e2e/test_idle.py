@@ -44,6 +44,23 @@ def test_a_job_in_the_background_keeps_its_session_while_it_works(make_daemon):
     wait_for(lambda: state_of(daemon, session) == "ended", "without its job it is idle")
 
 
+def test_a_job_that_works_keeps_its_session_over_a_restart(make_daemon, backend):
+    """Also when the idle clock has run out while there was no daemon to look at the job."""
+    daemon = make_daemon(backend=backend)
+    session, asleep = daemon.session(idle_timeout=60), daemon.session(idle_timeout=60)
+    daemon.execute(session, command="(while :; do :; done) >/dev/null 2>&1 & echo $! >pid")
+    daemon.execute(asleep, command="sleep 300 >/dev/null 2>&1 &")
+    set_idle(daemon, session, 2)
+    set_idle(daemon, asleep, 2)
+    daemon.kill()
+    time.sleep(2.5)
+    daemon.start()
+    wait_for_worker(daemon, session, "bash")
+    wait_for(lambda: state_of(daemon, asleep) == "ended", "a job that only sleeps is idle")
+    assert state_of(daemon, session) == "open"
+    assert daemon.execute(session, command="kill $(cat pid)")["exit_code"] == 0
+
+
 def test_why_names_what_runs_and_is_not_fooled_by_a_name(make_daemon, backend):
     daemon = make_daemon(backend=backend)
     session = daemon.session(idle_timeout=60)

@@ -197,6 +197,11 @@ int64_t sandbox_age_us(const struct sandbox *sandbox)
     return loop_now_us(sandbox->core->loop) - sandbox->ready_at_us;
 }
 
+int64_t sandbox_unknown_since_us(const struct sandbox *sandbox)
+{
+    return sandbox->connection.unknown_since_us;
+}
+
 bool sandbox_moves_files(const struct sandbox *sandbox)
 {
     return sandbox->archive_work;

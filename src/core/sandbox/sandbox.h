@@ -89,6 +89,9 @@ int64_t sandbox_measured_us(const struct sandbox *sandbox);
 /* Since it became ready. */
 int64_t sandbox_age_us(const struct sandbox *sandbox);
 
+/* Since when its init has not answered, by the loop's clock; 0 while it is not waited for. */
+int64_t sandbox_unknown_since_us(const struct sandbox *sandbox);
+
 /* Its files are being packed or restored: see workspace_archive.h. */
 bool sandbox_moves_files(const struct sandbox *sandbox);
 

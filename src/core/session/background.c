@@ -22,6 +22,9 @@ enum { LEAST_CPU_US = 5 * 1000, LEAST_PART = 2000 };
  * on a busy host or after a restart, must leave work the time to show. */
 enum { MOST_GAP_US = 5 * 1000 * 1000 };
 
+/* After a restart the idle clock waits this long for an init, so that a first look is possible. */
+enum { MOST_SILENCE_US = 10 * 1000 * 1000 };
+
 /* A measurement that is under way. */
 struct look {
     struct core *core; /* borrowed */
@@ -29,15 +32,20 @@ struct look {
     uint64_t number; /* of the session's looks: a later one has taken its place otherwise */
 };
 
-static bool can_look(const struct session *session)
+static bool counts_in(const struct session *session, enum sandbox_state state)
 {
     const struct core *core = session->core;
 
     return core->parts.config->session.background_limit_ms && session->policy.idle_timeout_ms &&
            session->slot.sandbox &&
            sandbox_backend(session->slot.sandbox)->ops->capabilities.usage &&
-           sandbox_state(session->slot.sandbox) == SANDBOX_READY &&
-           session->state == SESSION_OPEN && !session_is_used(session);
+           sandbox_state(session->slot.sandbox) == state && session->state == SESSION_OPEN &&
+           !session_is_used(session);
+}
+
+static bool can_look(const struct session *session)
+{
+    return counts_in(session, SANDBOX_READY);
 }
 
 int64_t background_look_us(const struct session *session)
@@ -57,6 +65,9 @@ int64_t background_verdict_us(const struct session *session)
         return session->clocks.background.seen_us +
                MIN(session->policy.idle_timeout_ms * 1000 / 4, (int64_t)MOST_GAP_US);
     case BACKGROUND_UNKNOWN:
+        return counts_in(session, SANDBOX_UNKNOWN)
+                   ? sandbox_unknown_since_us(session->slot.sandbox) + MOST_SILENCE_US
+                   : 0;
     case BACKGROUND_IDLE:
         return 0;
     }

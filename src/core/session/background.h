@@ -16,7 +16,8 @@ int64_t background_look_us(const struct session *session);
 void background_look(struct session *session);
 
 /* The earliest instant at which the idle clock may judge, by the loop's clock; -1 while a look is
- * under way. A first look that came late moves it: work needs time to show. */
+ * under way. A first look that came late moves it, and so does an init that has not answered since
+ * a restart: work needs time to show. */
 int64_t background_verdict_us(const struct session *session);
 
 /* The idle clock has run out: true when it has to wait for a second look. */
