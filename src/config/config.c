@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "config/settings.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -285,6 +286,21 @@ int config_set(struct config *config, const char *key, const char *value, const 
         return setting_refuse_key(settings, key, err);
     if (setting_assign(setting, config, value, err) < 0)
         return error_wrap(err, "%s", key);
+    config_set_origin(config, setting, origin);
+    config_derive(config);
+    return 0;
+}
+
+int config_set_list(struct config *config, const char *key, const char *const *items,
+                    const char *origin, struct error *err)
+{
+    const struct setting *setting = setting_find(settings, key);
+
+    assert(setting && setting->type == SETTING_LIST);
+    setting_release(setting, config);
+    for (; *items; items++)
+        if (setting_list_append(setting, setting_field(setting, config), *items, err) < 0)
+            return error_wrap(err, "%s", key);
     config_set_origin(config, setting, origin);
     config_derive(config);
     return 0;

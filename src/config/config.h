@@ -454,6 +454,10 @@ static inline void scoped_config_fini(struct config *config)
 int config_set(struct config *config, const char *key, const char *value, const char *origin,
                struct error *err);
 
+/* Sets a list, each item as it stands: a path may hold spaces and commas. `items` ends with NULL. */
+int config_set_list(struct config *config, const char *key, const char *const *items,
+                    const char *origin, struct error *err);
+
 /* Whether a setting has its default. The key has to exist. */
 bool config_is_default(const struct config *config, const char *key);
 

@@ -236,20 +236,14 @@ static void add_mounts(struct config_mounts *mounts, const struct config_mounts 
 static int load_settings(struct daemon *daemon, struct error *err)
 {
     const struct daemon_options *options = daemon->options;
-    scoped(free) char *listen = NULL;
 
     if (config_load(&daemon->config, options->config_path, err) < 0)
         return -1;
     for (const struct daemon_setting *row = options->settings; row && row->key; row++)
         if (config_set(&daemon->config, row->key, row->value, "command line", err) < 0)
             return -1;
-    for (const char *const *address = options->listen; address && *address; address++) {
-        char *longer = listen ? xasprintf("%s %s", listen, *address) : xstrdup(*address);
-
-        free(listen);
-        listen = longer;
-    }
-    if (listen && config_set(&daemon->config, "listen", listen, "command line", err) < 0)
+    if (options->listen && *options->listen &&
+        config_set_list(&daemon->config, "listen", options->listen, "command line", err) < 0)
         return -1;
     add_mounts(&daemon->config.sandbox.mounts, options->mounts);
     return config_check(&daemon->config, err);
@@ -385,7 +379,8 @@ static int read_secret(struct daemon *daemon, struct error *err)
 static int start_privileged(struct daemon *daemon, struct error *err)
 {
     daemon->started_as = geteuid();
-    if (identity_find(daemon->config.user, &daemon->identity, err) < 0)
+    if (process_check_files(err) < 0 ||
+        identity_find(daemon->config.user, &daemon->identity, err) < 0)
         return -1;
     if (config_uses_engine(&daemon->config) && config_engine_socket(&daemon->config))
         identity_keep_group(&daemon->identity, config_engine_socket(&daemon->config));

@@ -34,6 +34,9 @@ struct daemon_options {
  * could not start. */
 int daemon_main(const struct daemon_options *options);
 
+/* The message behind the one that a private daemon has written itself. */
+#define DAEMON_PRIVATE_FAILED "the private daemon did not start"
+
 /* A daemon of one's own: in a child process, with a temporary state directory and a unix socket in
  * it. It ends, with everything it made, when it is stopped or when this process dies. */
 struct private_daemon {

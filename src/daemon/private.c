@@ -17,11 +17,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { MAX_SETTINGS = 24 };
+
+static const char socket_name[] = "/run/sandglass.sock";
 
 static int remove_entry(const char *path, const struct stat *status UNUSED, int kind UNUSED,
                         struct FTW *position UNUSED)
@@ -37,9 +41,16 @@ static void remove_tree(const char *path)
 
 static char *temporary_directory(struct error *err)
 {
-    const char *base = getenv("TMPDIR");
-    scoped(free) char *path = path_join(str_is_empty(base) ? "/tmp" : base, "sandglass.XXXXXX");
+    const char *wanted = getenv("TMPDIR");
+    const char *base = str_is_empty(wanted) ? "/tmp" : wanted;
+    scoped(free) char *absolute = realpath(base, NULL);
+    scoped(free) char *path = path_join(absolute ? absolute : base, "sandglass.XXXXXX");
 
+    if (strlen(path) + strlen(socket_name) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
+        error_set(err, ERR_INVALID, "the path of a socket in %s is too long", base);
+        error_hint(err, "set TMPDIR to a directory with a shorter path");
+        return NULL;
+    }
     if (!mkdtemp(path)) {
         error_sys(err, "create %s", path);
         error_hint(err, "set TMPDIR to a writable directory");
@@ -131,7 +142,7 @@ static int await_ready(int ready_fd, struct error *err)
         got = read(ready_fd, line, sizeof(line));
     while (got < 0 && errno == EINTR);
     if (got <= 0)
-        return error_set(err, ERR_UNAVAILABLE, "the private daemon did not start");
+        return error_set(err, ERR_UNAVAILABLE, DAEMON_PRIVATE_FAILED);
     return 0;
 }
 
@@ -152,7 +163,7 @@ int daemon_start_sharing(struct private_daemon *daemon, const struct daemon_sett
     daemon->directory = temporary_directory(err);
     if (!daemon->directory)
         return -1;
-    daemon->url = xasprintf("unix:%s/run/sandglass.sock", daemon->directory);
+    daemon->url = xasprintf("unix:%s%s", daemon->directory, socket_name);
     if (pipe2(ready, O_CLOEXEC) < 0 || pipe2(leash, O_CLOEXEC) < 0) {
         error_sys(err, "create a pipe");
         fd_close(ready[0]);

@@ -138,6 +138,18 @@ void process_harden(const int *keep, size_t count)
     }
 }
 
+int process_check_files(struct error *err)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_max >= LEAST_OPEN_FILES)
+        return 0;
+    error_named(err, ERR_BACKEND, "too_few_files",
+                "the limit of open files is %llu, and a daemon needs %d at least",
+                (unsigned long long)files.rlim_max, LEAST_OPEN_FILES);
+    return error_hint(err, "raise it: ulimit -Hn 65536, or LimitNOFILE=65536 in systemd");
+}
+
 int identity_assume(const struct identity *identity, struct error *err)
 {
     if (identity->kind == IDENTITY_SELF)

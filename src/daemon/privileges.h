@@ -14,6 +14,9 @@
 enum {
     /* Outside the ranges that distributions give to people and to packages. */
     IDENTITY_FALLBACK_ID = 62420,
+
+    /* With fewer open files not even one sandbox can be made. */
+    LEAST_OPEN_FILES = 128,
 };
 
 enum identity_kind {
@@ -44,6 +47,10 @@ void identity_keep_group(struct identity *identity, const char *socket_path);
  * strict umask, no inherited descriptors but those of `keep`, as many open files as the host
  * allows. */
 void process_harden(const int *keep, size_t count);
+
+/* The limit of open files, which process_harden() has raised as far as it may, is enough for a few
+ * sandboxes. */
+int process_check_files(struct error *err);
 
 /* Becomes that identity for good and verifies that there is no way back. */
 int identity_assume(const struct identity *identity, struct error *err);

@@ -8,7 +8,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 struct job_queue {
     struct job *first; /* borrowed */
@@ -114,6 +116,17 @@ static void on_jobs_ended(struct io_watch *watch, unsigned events UNUSED)
     call_done(worker, take_ended(worker));
 }
 
+/* Threads are made when the daemon starts: it does not, and says why. */
+static _Noreturn void give_up(int number)
+{
+    dprintf(STDERR_FILENO,
+            "sandglass: start a thread: %s\n"
+            "sandglass: raise the limit of processes: ulimit -u, or LimitNPROC= and TasksMax= in "
+            "systemd\n",
+            strerror(number));
+    _exit(EXIT_FAILURE);
+}
+
 /* Signals belong to the loop's thread, except for SIGSYS, which a refused system call raises in its
  * own thread: blocked it would end the process. */
 static void start_threads(struct worker *worker, const char *name)
@@ -127,8 +140,10 @@ static void start_threads(struct worker *worker, const char *name)
     sigdelset(&all, SIGSYS);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (unsigned i = 0; i < worker->thread_count; i++) {
-        if (pthread_create(&worker->threads[i], NULL, worker_thread, worker) != 0)
-            abort();
+        int number = pthread_create(&worker->threads[i], NULL, worker_thread, worker);
+
+        if (number != 0)
+            give_up(number);
         pthread_setname_np(worker->threads[i], short_name);
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);

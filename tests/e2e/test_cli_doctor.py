@@ -34,6 +34,33 @@ def test_the_reason_of_a_backend_that_fails_is_told(work):
     assert checks["sandbox: direct"]["status"] == "info" and "does not support mounts" in checks["sandbox: direct"]["detail"]
 
 
+def limited(work, limit, *command, user=()):
+    return subprocess.run(["prlimit", limit, *user, SANDGLASS, *command], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "SANDGLASS_URL": "", "TMPDIR": str(work), "HOME": str(work), "XDG_RUNTIME_DIR": str(work), "SANDGLASS_CONFIG": ""})
+
+
+def test_too_few_open_files_are_told_with_a_remedy(work):
+    result = limited(work, "--nofile=64:64", "run", "--", "true")
+    assert result.returncode == 125 and "open files is 64" in result.stderr and "LimitNOFILE" in result.stderr, result
+    result = limited(work, "--nofile=64:64", "doctor")
+    assert result.returncode == 1 and "fail  open files" in result.stdout and "LimitNOFILE" in result.stdout, result
+
+
+@as_root
+def test_too_few_processes_are_told_with_a_remedy(work):
+    os.chmod(work, 0o777)
+    user = ["setpriv", "--reuid", "54325", "--regid", "54325", "--clear-groups"]
+    result = limited(work, "--nproc=8:8", "run", "--", "true", user=user)
+    assert result.returncode == 125 and "raise the limit of processes" in result.stderr, result
+    result = limited(work, "--nproc=8:8", "doctor", user=user)
+    assert result.returncode == 1 and "raise the limit of processes" in result.stdout, result
+
+
+def test_a_remedy_is_told_once(work):
+    result = limited(work / "nowhere", "--nofile=1024:20000", "doctor")
+    assert result.returncode == 1 and "→ set TMPDIR to a writable directory" in result.stdout and "hint:" not in result.stdout, result
+
+
 FIX = """
 set -e
 mkdir -p "$2/etc" && cp -a /etc/passwd /etc/group /etc/shadow /etc/gshadow /etc/login.defs /etc/nsswitch.conf /etc/subuid /etc/subgid "$2/etc/" 2>/dev/null || true

@@ -29,6 +29,27 @@ def test_it_is_gone_when_run_returns(work, environment):
     assert os.listdir(work) == []
 
 
+@pytest.mark.parametrize("name", ["two words", "a,b", "."])
+def test_its_directory_may_have_any_name(work, environment, name):
+    environment.pop("SANDGLASS_URL")
+    (work / "t" / name).mkdir(parents=True)
+    os.chmod(work / "t", 0o711)
+    environment |= {"XDG_RUNTIME_DIR": str(work), "TMPDIR": name}
+    result = subprocess.run([SANDGLASS, "run", "--", "echo", "alone"], env=environment, cwd=work / "t", capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout) == (0, "alone\n"), result
+    assert os.listdir(work / "t" / name) == []
+
+
+def test_a_directory_with_a_long_path_is_refused_with_a_remedy(work, environment):
+    environment.pop("SANDGLASS_URL")
+    place = work / ("x" * 100)
+    place.mkdir()
+    environment |= {"XDG_RUNTIME_DIR": str(work), "TMPDIR": str(place)}
+    result = subprocess.run([SANDGLASS, "run", "--", "true"], env=environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 125 and "shorter path" in result.stderr, result
+    assert os.listdir(place) == []
+
+
 def test_it_is_no_node_of_a_cluster(work, environment):
     """Where the settings of a daemon are in the environment, as in a pod."""
     environment.pop("SANDGLASS_URL")

@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "daemon/privileges.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -247,6 +248,9 @@ static void check_files(const struct doctor *doctor UNUSED, struct finding *find
     getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_max >= WANTED_FILES)
         finding_set(finding, FINDING_OK, NULL, "up to %llu", (unsigned long long)limit.rlim_max);
+    else if (limit.rlim_max < LEAST_OPEN_FILES)
+        finding_set(finding, FINDING_FAIL, "ulimit -Hn 65536, or LimitNOFILE=65536 in systemd",
+                    "up to %llu, too few for a daemon", (unsigned long long)limit.rlim_max);
     else
         finding_set(finding, FINDING_WARN, "ulimit -Hn 65536, or LimitNOFILE=65536 in systemd",
                     "up to %llu, enough for about %llu sandboxes",

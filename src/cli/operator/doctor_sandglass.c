@@ -205,18 +205,22 @@ struct refusal {
 static void read_refusal(int fd, struct refusal *refusal)
 {
     static const char mark[] = "sandglass: ";
+    static const char hint_mark[] = "hint: ";
     char line[1024];
     FILE *stream = fdopen(fd, "r");
 
     *refusal = (struct refusal){ 0 };
     while (stream && fgets(line, sizeof(line), stream)) {
+        const char *text = line + strlen(mark);
+
         line[strcspn(line, "\n")] = '\0';
         if (!str_starts_with(line, mark))
             continue;
+        text += str_starts_with(text, hint_mark) ? strlen(hint_mark) : 0;
         if (!*refusal->message)
-            snprintf(refusal->message, sizeof(refusal->message), "%.199s", line + strlen(mark));
-        else if (!*refusal->hint)
-            snprintf(refusal->hint, sizeof(refusal->hint), "%.255s", line + strlen(mark));
+            snprintf(refusal->message, sizeof(refusal->message), "%.199s", text);
+        else if (!*refusal->hint && !str_equal(text, DAEMON_PRIVATE_FAILED))
+            snprintf(refusal->hint, sizeof(refusal->hint), "%.255s", text);
     }
     if (stream)
         fclose(stream);
