@@ -141,10 +141,22 @@ static int check_ports(const struct config *config, const struct identity *ident
     return 0;
 }
 
+/* The launcher and every init have it for their standard descriptors. */
+static int check_null_device(struct error *err)
+{
+    scoped(fd_close) int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (fd >= 0)
+        return 0;
+    error_sys(err, "open /dev/null");
+    return error_hint(err, "make the device: mknod -m 666 /dev/null c 1 3");
+}
+
 int preflight_check(const struct config *config, const struct identity *identity, struct error *err)
 {
-    if (check_backends(config, identity, err) < 0 || check_audit(config, identity, err) < 0 ||
-        check_ports(config, identity, err) < 0 || check_engine_files(config, identity, err) < 0 ||
+    if (check_null_device(err) < 0 || check_backends(config, identity, err) < 0 ||
+        check_audit(config, identity, err) < 0 || check_ports(config, identity, err) < 0 ||
+        check_engine_files(config, identity, err) < 0 ||
         check_kubeconfig(config, identity, err) < 0)
         return -1;
     return check_files(config, identity, err);

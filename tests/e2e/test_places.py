@@ -250,3 +250,18 @@ def test_a_place_that_cannot_be_written_comes_with_a_remedy(work):
     result = subprocess.run([SANDGLASS, "run", "--backend", "direct", "--", "true"], capture_output=True, text=True, timeout=30,
                             env={**os.environ, "TMPDIR": "/nope", "SANDGLASS_URL": "", "HOME": str(work), "XDG_RUNTIME_DIR": str(work)})
     assert result.returncode == 125 and "TMPDIR" in result.stderr, result
+
+
+NO_DEVICES = """
+mount -t tmpfs none /dev && export TMPDIR="$2" XDG_RUNTIME_DIR="$2" SANDGLASS_CONFIG=
+"$1" run -- true; echo "run $?"
+"$1" doctor; echo "doctor $?"
+"""
+
+
+@as_root
+def test_a_host_without_devices_is_told_which_one_is_missing(work):
+    result = subprocess.run(["unshare", "-m", "sh", "-c", NO_DEVICES, "sh", SANDGLASS, work], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                            timeout=60, env={**os.environ, "SANDGLASS_URL": ""})
+    assert "run 125" in result.stdout and "doctor 1" in result.stdout, result
+    assert "mknod -m 666 /dev/null c 1 3" in result.stderr and "mknod -m 666 /dev/null c 1 3" in result.stdout, result
