@@ -23,20 +23,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_SETTINGS = 24 };
+enum { MAX_SETTINGS = 24, REMOVE_TRIES = 10 };
 
 static const char socket_name[] = "/run/sandglass.sock";
 
 static int remove_entry(const char *path, const struct stat *status UNUSED, int kind UNUSED,
                         struct FTW *position UNUSED)
 {
-    return remove(path);
+    (void)remove(path); /* a failure must not end the walk */
+    return 0;
 }
 
-/* Only our own records and sockets are below: sandboxes were destroyed by the daemon. */
+/* Only our own records and sockets are below: sandboxes were destroyed by the daemon. Its launcher
+ * may still be removing some of them at the same time, which ends a walk. */
 static void remove_tree(const char *path)
 {
-    (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    for (unsigned tries = 0; tries < REMOVE_TRIES && access(path, F_OK) == 0; tries++)
+        (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 static char *temporary_directory(struct error *err)
