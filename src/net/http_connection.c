@@ -13,6 +13,7 @@
 enum {
     SEND_QUEUE_MAXIMUM = 256 * 1024 * 1024,
     ROUNDS_PER_TURN = 16,
+    REQUESTS_PER_TURN = 4,
     LINGER_US = 3 * 1000 * 1000,
     LINGER_BYTES = 16 * 1024 * 1024,
     PEER_CHECK_US = 1000 * 1000,
@@ -136,16 +137,27 @@ static bool connection_flush(struct http_connection *connection)
     return before >= HTTP_LOW_WATER && connection->send_queue.pending < HTTP_LOW_WATER;
 }
 
-/* Bounded: a client that reads as fast as we write must not keep the loop for itself. */
+/* Whether the next request waits for the next turn. */
+static bool connection_has_had_its_share(const struct http_connection *connection, unsigned last)
+{
+    return connection->requests == last && !connection->exchange.active && connection->left;
+}
+
+/* Bounded: a client that reads as fast as we write, or that sends many requests without waiting for
+ * the answers, must not keep the loop for itself. */
 static void connection_run(struct http_connection *connection)
 {
+    unsigned last = connection->requests + REQUESTS_PER_TURN;
+
     connection->again = true;
     for (int round = 0; round < ROUNDS_PER_TURN; round++) {
         bool moved = false;
 
-        while (connection_step(connection))
+        while (!connection_has_had_its_share(connection, last) && connection_step(connection))
             moved = true;
         moved |= connection_flush(connection);
+        if (connection_has_had_its_share(connection, last))
+            return;
         if (!moved) {
             connection->again = false;
             return;

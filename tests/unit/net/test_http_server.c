@@ -199,6 +199,28 @@ static void pipelined_requests_are_answered_in_order(void **state)
     assert_int_equal(fixture->closes, 500);
 }
 
+static void a_turn_serves_few_requests_of_one_connection(void **state)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(1 << 20);
+    struct fixture *fixture = *state;
+    scoped(peer_close) struct peer peer;
+    unsigned most = 0;
+
+    for (int i = 0; i < 500; i++)
+        buffer_appendf(&text, GET("/%d"), i);
+    peer_open_unix(&peer, fixture);
+    peer_send(&peer, text.data, text.length);
+    while (fixture->closes < 500) {
+        unsigned before = fixture->requests;
+
+        loop_turn(fixture->loop, FIXTURE_DEADLINE_MS);
+        assert_true(fixture->requests > before || fixture->closes == 500 || before == 0);
+        most = MAX(most, fixture->requests - before);
+        (void)peer_poll(&peer);
+    }
+    assert_in_range(most, 1, 8);
+}
+
 static void a_pipelined_request_waits_for_the_answer_before_it(void **state)
 {
     struct fixture *fixture = *state;
@@ -689,6 +711,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_request_is_answered_on_both_kinds_of_socket, start, stop),
         cmocka_unit_test_setup_teardown(every_answer_has_a_fresh_request_id, start, stop),
         cmocka_unit_test_setup_teardown(pipelined_requests_are_answered_in_order, start, stop),
+        cmocka_unit_test_setup_teardown(a_turn_serves_few_requests_of_one_connection, start, stop),
         cmocka_unit_test_setup_teardown(a_pipelined_request_waits_for_the_answer_before_it, start,
                                         stop),
         cmocka_unit_test_setup_teardown(a_bad_request_in_the_middle_ends_the_pipeline, start, stop),
