@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "core/ceiling.h"
 #include "core/core.h"
 #include "core/session/session.h"
 #include "e2b/private.h"
@@ -298,6 +299,15 @@ static char *env_of(const struct wishes *wishes)
     return json_dumps(env, JSON_COMPACT);
 }
 
+/* A sandbox of E2B has one clock, unless the operator demands an idle timeout of every session. */
+static int64_t idle_timeout_of(const struct request *request)
+{
+    const struct core *core = request->core;
+
+    return ceiling_cut_ms(core->ceiling, request->owner, config_flavor_find(core->parts.config, ""),
+                          LIMIT_IDLE_TIMEOUT, 0);
+}
+
 static void open_session(struct request *request, const struct wishes *wishes,
                          const char *template_name)
 {
@@ -315,7 +325,7 @@ static void open_session(struct request *request, const struct wishes *wishes,
     wanted.env_json = env;
     wanted.face_json = notes;
     wanted.timeout_ms = wishes->timeout_ms;
-    wanted.idle_timeout_ms = 0; /* a sandbox of E2B has one clock */
+    wanted.idle_timeout_ms = idle_timeout_of(request);
     wanted.on_timeout = wishes->auto_pause ? TIMEOUT_PAUSE : TIMEOUT_KILL;
     wanted.auto_resume = wishes->auto_resume;
     wanted.auto_restart = false; /* another one without its files would not be the same sandbox */

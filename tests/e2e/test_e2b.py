@@ -57,6 +57,17 @@ def test_a_server_inside_is_reached_by_headers_with_its_websockets(face):
         talk.close()
 
 
+def test_an_idle_timeout_that_the_operator_demands_holds_for_sandboxes(keys, keyed):  # noqa: F811
+    """A client cannot ask for an idle timeout, so the ceiling is a default for it and no reason to refuse."""
+    ann = keys.create("ann")["key"]
+    daemon = keyed(sandbox={"max": {"idle_timeout": "10m"}})
+    for path in ("/sandboxes", "/v2/sandboxes"):
+        made = daemon.request("POST", path, {"templateID": "base", "timeout": 60}, headers={"X-API-Key": ann})
+        assert made.status == 201, made.body
+        session = daemon.api("GET", "/sessions/ses_" + made.json["sandboxID"][1:], headers=bearer(ann), expect=200).json
+        assert session["idle_timeout_seconds"] == 600 and session["lease_seconds"] == 60
+
+
 # --- who may -------------------------------------------------------------------------------------
 
 ROUTES = [("GET", ""), ("DELETE", ""), ("POST", "/connect"), ("POST", "/resume"), ("POST", "/pause"), ("POST", "/timeout"), ("POST", "/refreshes"),
