@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BODY_MAXIMUM = 16 * 1024 };
+enum {
+    BODY_MAXIMUM = 16 * 1024,
+    WRITTEN_MAXIMUM = 256 * 1024, /* a body with more text is not even written to be measured */
+};
 
 static const char *const secret_words[] = { "token", "secret", "passw", "credential",
                                             "authorization" };
@@ -57,6 +60,18 @@ static json_t *redacted(const char *name, json_t *value, bool with_code)
     return json_incref(value);
 }
 
+static size_t text_length(const json_t *value)
+{
+    size_t length = json_string_length(value);
+    const char *name;
+    json_t *member;
+    size_t i;
+
+    json_object_foreach((json_t *)value, name, member) length += text_length(member);
+    json_array_foreach(value, i, member) length += text_length(member);
+    return length;
+}
+
 void redact_body(const json_t *body, const struct mask *secrets, bool with_code, struct buffer *out)
 {
     scoped(json_decref) json_t *copy = json_object();
@@ -67,6 +82,10 @@ void redact_body(const json_t *body, const struct mask *secrets, bool with_code,
 
     json_object_foreach((json_t *)body, name, value)
         json_object_set_new(copy, name, redacted(name, value, with_code));
+    if (text_length(copy) > WRITTEN_MAXIMUM) {
+        buffer_appendf(out, "{\"bytes\":%zu}", text_length(copy));
+        return;
+    }
     shown = mask_is_empty(secrets) ? json_incref(copy) : json_masked(copy, secrets);
     text = json_dumps(shown, JSON_COMPACT | JSON_ENSURE_ASCII);
     if (text && strlen(text) <= BODY_MAXIMUM)

@@ -134,6 +134,7 @@ enum config_share {
     SHARE_EXECUTIONS,
     SHARE_TERMINALS,
     SHARE_REQUESTS,
+    SHARE_BODIES, /* bytes; the cap is fixed */
     SHARE_KINDS
 };
 

@@ -26,6 +26,8 @@ struct shares {
 /* No owner's name begins with it. */
 #define ROW_MARK "\n"
 
+enum { BODIES_MAXIMUM = 128 * 1024 * 1024 };
+
 static const struct {
     const char *error, *noun, *setting, *row, *total;
 } words[SHARE_KINDS] = {
@@ -37,6 +39,8 @@ static const struct {
                           "terminals", NULL },
     [SHARE_REQUESTS] = { "too_many_requests", "open requests and streams",
                          "capacity.max_requests_per_owner", "requests", NULL },
+    [SHARE_BODIES] = { "too_many_requests", "bytes in the bodies of open requests", NULL, NULL,
+                       NULL },
 };
 
 struct shares *shares_new(struct core *core)
@@ -111,6 +115,8 @@ static int64_t row_cap(const struct config_owner *row, enum config_share kind)
 static int64_t owner_cap(const struct shares *shares, const struct config_owner *row,
                          const char *owner, enum config_share kind)
 {
+    if (kind == SHARE_BODIES)
+        return BODIES_MAXIMUM;
     if (row_cap(row, kind) && str_equal(row->name, owner))
         return row->shares[kind];
     return config_of(shares)->capacity.shares[kind];
@@ -121,9 +127,9 @@ static int64_t total_cap(const struct shares *shares, enum config_share kind)
     return kind == SHARE_SESSIONS ? config_of(shares)->capacity.max_sessions : 0;
 }
 
-static bool is_full(size_t held, int64_t cap)
+static bool is_above(size_t held, size_t amount, int64_t cap)
 {
-    return cap > 0 && held >= (size_t)cap;
+    return cap > 0 && held + amount > (size_t)cap;
 }
 
 /* --- taking and giving ------------------------------------------------------------------------ */
@@ -149,6 +155,16 @@ static int refuse_by_row(const struct config_owner *row, enum config_share kind,
     return refuse(kind, subject, held, row_cap(row, kind), setting, err);
 }
 
+static int refuse_bytes(const struct share *share, int64_t cap, struct error *err)
+{
+    error_named(err, ERR_LIMIT, words[share->kind].error, "you have %zu of %lld %s; this has %zu",
+                share->accounts[0]->held[share->kind], (long long)cap, words[share->kind].noun,
+                share->amount);
+    if (err)
+        err->retryable = true;
+    return error_hint(err, "wait for the answers to the others");
+}
+
 static int check(const struct shares *shares, const struct config_owner *row, const char *owner,
                  const struct share *share, struct error *err)
 {
@@ -157,15 +173,19 @@ static int check(const struct shares *shares, const struct config_owner *row, co
     int64_t tree = row_cap(row, kind);
     int64_t total = total_cap(shares, kind);
 
-    if (is_full(share->accounts[0]->held[kind], own) && own == tree)
+    if (kind == SHARE_BODIES)
+        return is_above(share->accounts[0]->held[kind], share->amount, own)
+                   ? refuse_bytes(share, own, err)
+                   : 0;
+    if (is_above(share->accounts[0]->held[kind], share->amount, own) && own == tree)
         return refuse_by_row(row, kind, "you have", share->accounts[0]->held[kind], err);
-    if (is_full(share->accounts[0]->held[kind], own))
+    if (is_above(share->accounts[0]->held[kind], share->amount, own))
         return refuse(kind, "you have", share->accounts[0]->held[kind], own, words[kind].setting,
                       err);
-    if (share->accounts[1] && is_full(share->accounts[1]->held[kind], tree))
+    if (share->accounts[1] && is_above(share->accounts[1]->held[kind], share->amount, tree))
         return refuse_by_row(row, kind, "you and the owners below you have",
                              share->accounts[1]->held[kind], err);
-    if (is_full(shares->held[kind], total))
+    if (is_above(shares->held[kind], share->amount, total))
         return refuse(kind, "all owners together have", shares->held[kind], total,
                       words[kind].total, err);
     return 0;
@@ -174,7 +194,7 @@ static int check(const struct shares *shares, const struct config_owner *row, co
 static void open_accounts(struct share *share, struct shares *shares,
                           const struct config_owner *row, const char *owner, enum config_share kind)
 {
-    *share = (struct share){ .shares = shares, .kind = kind };
+    *share = (struct share){ .shares = shares, .kind = kind, .amount = 1 };
     share->accounts[0] = account_ref(shares, owner);
     if (row_cap(row, kind)) {
         scoped(free) char *name = xasprintf(ROW_MARK "%s", row->name);
@@ -192,25 +212,55 @@ static void close_accounts(struct share *share)
 
 static void count(struct share *share)
 {
-    share->shares->held[share->kind]++;
-    share->accounts[0]->held[share->kind]++;
+    share->shares->held[share->kind] += share->amount;
+    share->accounts[0]->held[share->kind] += share->amount;
     if (share->accounts[1])
-        share->accounts[1]->held[share->kind]++;
+        share->accounts[1]->held[share->kind] += share->amount;
 }
 
-int share_take(struct share *share, struct shares *shares, const char *owner,
-               enum config_share kind, struct error *err)
+static void uncount(struct share *share)
+{
+    share->shares->held[share->kind] -= share->amount;
+    share->accounts[0]->held[share->kind] -= share->amount;
+    if (share->accounts[1])
+        share->accounts[1]->held[share->kind] -= share->amount;
+}
+
+static int take(struct share *share, struct shares *shares, const char *owner,
+                enum config_share kind, size_t amount, struct error *err)
 {
     const char *name = owner ? owner : "";
     const struct config_owner *row = config_owner_find(config_of(shares), name);
 
     open_accounts(share, shares, row, name, kind);
+    share->amount = amount;
     if (check(shares, row, name, share, err) < 0) {
         close_accounts(share);
         return -1;
     }
     count(share);
     return 0;
+}
+
+int share_take(struct share *share, struct shares *shares, const char *owner,
+               enum config_share kind, struct error *err)
+{
+    return take(share, shares, owner, kind, 1, err);
+}
+
+int share_take_bytes(struct share *share, struct shares *shares, const char *owner,
+                     enum config_share kind, size_t bytes, struct error *err)
+{
+    return take(share, shares, owner, kind, bytes, err);
+}
+
+void share_shrink(struct share *share, size_t bytes)
+{
+    if (!share->shares || bytes >= share->amount)
+        return;
+    uncount(share);
+    share->amount = bytes;
+    count(share);
 }
 
 void share_hold(struct share *share, struct shares *shares, const char *owner,
@@ -226,10 +276,7 @@ void share_give(struct share *share)
 {
     if (!share->shares)
         return;
-    share->shares->held[share->kind]--;
-    share->accounts[0]->held[share->kind]--;
-    if (share->accounts[1])
-        share->accounts[1]->held[share->kind]--;
+    uncount(share);
     close_accounts(share);
 }
 

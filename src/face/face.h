@@ -110,6 +110,7 @@ struct faces {
     struct list streams;       /* struct request: answers that are Server-Sent Events */
     struct list requests;      /* struct request: all that are open */
     struct home_cache *homes;  /* owned; NULL without a cluster */
+    struct worker *parser;     /* owned; of large bodies, NULL before the first */
 };
 
 struct faces *faces_new(const struct faces_parts *parts);

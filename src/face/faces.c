@@ -13,6 +13,7 @@
 #include "face/rename.h"
 #include "face/request.h"
 #include "face/trail.h"
+#include "loop/worker.h"
 #include "service/recorded.h"
 #include "wire/http/sse.h"
 
@@ -59,6 +60,7 @@ void faces_free(struct faces *faces)
 {
     if (!faces)
         return;
+    worker_free(faces->parser);
     audit_trail_free(faces->trail);
     home_cache_free(faces->homes);
     free(faces->entries);
@@ -169,6 +171,8 @@ static void request_free(struct request *request)
     free(request->relay);
     mask_free(request->secrets);
     free(request->audited);
+    buffer_fini(&request->text);
+    json_decref(request->message);
     json_decref(request->body);
     free(request);
 }
@@ -182,6 +186,7 @@ static void on_close(struct http_exchange *exchange)
     list_remove(&request->stream);
     list_remove(&request->open);
     share_give(&request->share);
+    share_give(&request->bytes);
     if (request->on_gone)
         request->on_gone(request);
     if (request->pending == 0)
@@ -279,13 +284,12 @@ static void find_and_handle(struct request *request)
                              request->route->handle);
 }
 
-static void take_body(struct request *request, const struct buffer *body)
+static void take_body(struct request *request, json_t *document, const struct error *problem)
 {
-    struct error err = { 0 };
+    struct error err = *problem;
 
-    request->raw_body = body;
-    request->body = body->length ? json_read(body->data, body->length, &err) : json_object();
-    if (!request->body || request_rename_fields(request, &err) < 0) {
+    request->body = document;
+    if (!document || request_rename_fields(request, &err) < 0) {
         request_fail(request, &err);
         return;
     }
@@ -298,7 +302,18 @@ static void take_body(struct request *request, const struct buffer *body)
 
 static void on_body(struct http_exchange *exchange, struct buffer *body)
 {
-    take_body(http_exchange_user(exchange), body);
+    request_parse_body(http_exchange_user(exchange), body, take_body);
+}
+
+/* A body that was read for another node, which is not large. */
+static void take_body_again(struct request *request)
+{
+    const struct buffer *body = request->raw_body;
+    struct error err = { 0 };
+
+    take_body(request,
+              body->length ? json_read_request(body->data, body->length, &err) : json_object(),
+              &err);
 }
 
 static void serve(struct request *request)
@@ -306,9 +321,9 @@ static void serve(struct request *request)
     if (request->route->body != ROUTE_JSON_BODY)
         find_and_handle(request);
     else if (request->raw_body)
-        take_body(request, request->raw_body);
+        take_body_again(request);
     else
-        http_exchange_read_body(request->exchange, REQUEST_BODY_MAXIMUM, on_body);
+        request_read_body(request, REQUEST_BODY_MAXIMUM, on_body);
 }
 
 static int find_in_tables(struct request *request, struct error *err)

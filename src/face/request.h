@@ -66,10 +66,13 @@ struct request {
     int64_t credentials_expire_us; /* wall clock; 0: never */
     bool has_own_host;             /* it came by a host name of its face */
     json_t *body;                  /* owned; an object, empty without a body */
+    json_t *message;               /* owned: of MCP, the whole document; NULL if it is malformed */
     struct mask *secrets;          /* owned; for the audit log: what no line may tell */
     char *audited; /* owned: of the body, what the audit log may have; NULL without one */
     int64_t began_us;
     struct share share;            /* of the open requests of its principal */
+    struct share bytes;            /* of the bodies that its principal sends */
+    struct buffer text;            /* owned: a body that was parsed on a thread */
     const struct buffer *raw_body; /* borrowed: of a route with a JSON body, once it was read */
     struct list stream;            /* in faces->streams, if it is one */
     struct list open;              /* in faces->requests, until the exchange is over */
@@ -110,6 +113,18 @@ static inline bool request_may_name_owner(const struct request *request)
 {
     return request->any_owner || request->is_operator;
 }
+
+/* --- the body: body.c ------------------------------------------------------------------------- */
+
+/* The whole body, as http_exchange_read_body(). Answers 429 when its principal has too many bytes in
+ * bodies already. The reader reports its length with request_body_came(). */
+void request_read_body(struct request *request, size_t maximum, http_body_fn *on_body);
+void request_body_came(struct request *request, const struct buffer *body);
+
+/* Parses it; a large one on a thread, where it holds nobody up. request->raw_body is the text then;
+ * `then` owns the document, which is NULL when the text cannot be read, and `err` says why. */
+typedef void request_json_fn(struct request *request, json_t *document, const struct error *err);
+void request_parse_body(struct request *request, struct buffer *body, request_json_fn *then);
 
 /* --- what was asked -------------------------------------------------------------------------- */
 

@@ -101,18 +101,10 @@ static void note_message(struct request *request, const json_t *message)
     audit_trail_body(request);
 }
 
-static json_t *read_again(const struct request *request)
-{
-    const struct buffer *body = request->raw_body;
-
-    return body->length ? json_read(body->data, body->length, NULL) : NULL;
-}
-
 /* Whether the message works in a session of this node, for a client of any node. */
 static bool is_about_here(const struct request *request)
 {
-    scoped(json_decref) json_t *message = read_again(request);
-    scoped(free) char *session = session_of(message);
+    scoped(free) char *session = session_of(request->message);
     struct caller_identity caller = request_identity(request);
 
     return session && find_live_session(request->core, &caller, session, NULL);
@@ -125,16 +117,16 @@ static void answer_message(struct request *request)
     char id[ID_SIZE];
     scoped(free) char *node = other_node(request, id);
 
-    hand_over(request,
-              mcp_post(request->context, &caller, request->exchange, node && is_about_here(request),
-                       body->length ? (const void *)body->data : "", body->length));
+    hand_over(request, mcp_post(request->context, &caller, request->exchange,
+                                node && is_about_here(request), request->message,
+                                body->length ? (const void *)body->data : "", body->length));
 }
 
 /* The session is here, or there is none. The first message of a client, and one that makes a session
  * of its own, may go to any node. */
 static void choose_node(struct request *request)
 {
-    scoped(json_decref) json_t *message = NULL;
+    const json_t *message = request->message;
     scoped(free) char *session = NULL;
     const char *method;
 
@@ -142,7 +134,6 @@ static void choose_node(struct request *request)
         answer_message(request);
         return;
     }
-    message = read_again(request);
     session = session_of(message);
     method = text_at(message, "method");
     if (!session && !request_header(request, "mcp-session-id") &&
@@ -152,29 +143,34 @@ static void choose_node(struct request *request)
         find_client(request, answer_message);
 }
 
-static void take_message(struct request *request, const struct buffer *body)
+/* Without a message the server says what is wrong with the text. */
+static void take_message(struct request *request, json_t *message, const struct error *err)
 {
-    scoped(json_decref) json_t *message = NULL;
     scoped(free) char *session = NULL;
 
-    request->raw_body = body;
-    message = read_again(request);
-    note_message(request, message);
-    session = may_leave(request) ? session_of(message) : NULL;
+    request->message = message;
+    if (!request->raw_body->length)
+        json_decref(steal_ptr(&request->message));
+    if (!message && request->raw_body == &request->text) { /* too large to be read once more */
+        mcp_refuse_text(request->context, request->exchange, err);
+        return;
+    }
+    note_message(request, request->message);
+    session = may_leave(request) ? session_of(request->message) : NULL;
     if (session)
-        request_find_home_of(request, session, body, choose_node);
+        request_find_home_of(request, session, request->raw_body, choose_node);
     else
         choose_node(request);
 }
 
 static void on_message(struct http_exchange *http, struct buffer *body)
 {
-    take_message(http_exchange_user(http), body);
+    request_parse_body(http_exchange_user(http), body, take_message);
 }
 
 static void post_mcp(struct request *request)
 {
-    http_exchange_read_body(request->exchange, REQUEST_BODY_MAXIMUM, on_message);
+    request_read_body(request, REQUEST_BODY_MAXIMUM, on_message);
 }
 
 /* --- GET: events, or a line for each message ------------------------------------------------- */

@@ -247,13 +247,14 @@ static struct mcp_exchange *post_stateful(struct arrival *arrival)
 }
 
 struct mcp_exchange *mcp_post(struct mcp *mcp, const struct caller_identity *caller,
-                              struct http_exchange *http, bool is_guest, const void *body,
-                              size_t length)
+                              struct http_exchange *http, bool is_guest, json_t *document,
+                              const void *body, size_t length)
 {
     struct arrival arrival = { .mcp = mcp, .caller = caller, .http = http, .is_guest = is_guest };
     struct error err = { 0 };
     struct mcp_exchange *exchange;
-    int code = jsonrpc_read(body, length, &arrival.message, &err);
+    int code = document ? jsonrpc_take(json_incref(document), &arrival.message, &err)
+                        : jsonrpc_read(body, length, &arrival.message, &err);
 
     if (code)
         exchange = refuse(&arrival, 400, code, err.message, NULL);
@@ -263,6 +264,12 @@ struct mcp_exchange *mcp_post(struct mcp *mcp, const struct caller_identity *cal
         exchange = post_stateful(&arrival);
     jsonrpc_message_fini(&arrival.message);
     return exchange;
+}
+
+void mcp_refuse_text(struct mcp *mcp, struct http_exchange *http, const struct error *err)
+{
+    fail(mcp, http, err->code == ERR_TOO_LARGE ? 413 : 400, NULL, JSONRPC_PARSE_ERROR, err->message,
+         NULL);
 }
 
 /* --- GET and DELETE -------------------------------------------------------------------------- */

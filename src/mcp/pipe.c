@@ -114,7 +114,10 @@ static void take_line(struct pipe *pipe, const void *text, size_t length)
 {
     scoped(jsonrpc_message_fini) struct jsonrpc_message message = { 0 };
     struct error err = { 0 };
-    int code = jsonrpc_read(text, length, &message, &err);
+    json_t *document = json_read_request(text, length, &err);
+    int code = document                    ? jsonrpc_take(document, &message, &err)
+               : err.code == ERR_TOO_LARGE ? JSONRPC_PARSE_ERROR
+                                           : jsonrpc_read(text, length, &message, &err);
 
     mcp_client_touch(pipe->client);
     if (code)

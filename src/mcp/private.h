@@ -340,10 +340,14 @@ void mcp_respond(struct mcp *mcp, struct http_exchange *http, int status, const 
 struct mcp_exchange;
 
 /* `is_guest`: its client is another node's, and the session that it works in is here. Its
- * requests are served without the client. */
+ * requests are served without the client. `document` is what the body says, borrowed; NULL when it
+ * is malformed. */
 struct mcp_exchange *mcp_post(struct mcp *mcp, const struct caller_identity *caller,
-                              struct http_exchange *http, bool is_guest, const void *body,
-                              size_t length);
+                              struct http_exchange *http, bool is_guest, json_t *document,
+                              const void *body, size_t length);
+
+/* Answers a message that could not be read. */
+void mcp_refuse_text(struct mcp *mcp, struct http_exchange *http, const struct error *err);
 struct mcp_exchange *mcp_get(struct mcp *mcp, const struct caller_identity *caller,
                              struct http_exchange *http);
 struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct caller_identity *caller,

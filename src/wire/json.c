@@ -11,11 +11,13 @@
 
 /* --- reading ------------------------------------------------------------------------------- */
 
-/* Brackets inside strings do not count. Malformed text may be measured wrongly, but it is refused
- * by the parser, and until then it nests no deeper than this says. */
-static bool is_too_deep(const char *text, size_t length)
+/* Checks the nesting and the number of values. Brackets and commas inside strings do not count.
+ * Malformed text may be measured wrongly, but it is refused by the parser, and until then it has no
+ * more than this says. */
+static int check_shape(const char *text, size_t length, size_t values_maximum, struct error *err)
 {
     unsigned depth = 0;
+    size_t values = 0;
     bool quoted = false;
 
     for (size_t i = 0; i < length; i++) {
@@ -24,23 +26,26 @@ static bool is_too_deep(const char *text, size_t length)
         else if (text[i] == '"')
             quoted = !quoted;
         else if (!quoted && (text[i] == '{' || text[i] == '[') && ++depth > JSON_DEPTH_MAXIMUM)
-            return true;
+            return error_named(err, ERR_INVALID, "invalid_json",
+                               "the JSON is nested more than %d levels deep", JSON_DEPTH_MAXIMUM);
         else if (!quoted && (text[i] == '}' || text[i] == ']') && depth > 0)
             depth--;
+        else if (!quoted && (text[i] == ',' || text[i] == '{' || text[i] == '[') &&
+                 ++values > values_maximum)
+            return error_named(err, ERR_TOO_LARGE, "request_too_large",
+                               "the JSON has more than %zu values", values_maximum);
     }
-    return false;
+    return 0;
 }
 
-json_t *json_read(const void *data, size_t length, struct error *err)
+static json_t *read_object(const void *data, size_t length, size_t values_maximum,
+                           struct error *err)
 {
     scoped(json_decref) json_t *document = NULL;
     json_error_t problem;
 
-    if (is_too_deep(data, length)) {
-        error_named(err, ERR_INVALID, "invalid_json", "the JSON is nested more than %d levels deep",
-                    JSON_DEPTH_MAXIMUM);
+    if (check_shape(data, length, values_maximum, err) < 0)
         return NULL;
-    }
     document = json_loadb(data, length, JSON_REJECT_DUPLICATES, &problem);
     if (!document) {
         /* Drops the quoted input from the message: it may be a secret. */
@@ -57,6 +62,16 @@ json_t *json_read(const void *data, size_t length, struct error *err)
         return NULL;
     }
     return steal_ptr(&document);
+}
+
+json_t *json_read(const void *data, size_t length, struct error *err)
+{
+    return read_object(data, length, SIZE_MAX, err);
+}
+
+json_t *json_read_request(const void *data, size_t length, struct error *err)
+{
+    return read_object(data, length, JSON_VALUES_MAXIMUM, err);
 }
 
 static const char *const kind_names[] = {

@@ -14,10 +14,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { JSON_DEPTH_MAXIMUM = 32 };
+enum {
+    JSON_DEPTH_MAXIMUM = 32,
+    JSON_VALUES_MAXIMUM = 16 * 1024, /* of json_read_request() */
+};
 
 /* The document must be an object; the caller owns the reference. NULL on error. */
 json_t *json_read(const void *data, size_t length, struct error *err);
+
+/* The same for text from a stranger: each value takes fifty times the memory of its shortest text,
+ * so it may have JSON_VALUES_MAXIMUM of them. */
+json_t *json_read_request(const void *data, size_t length, struct error *err);
 
 static inline void scoped_json_decref(json_t **value)
 {

@@ -99,6 +99,12 @@ int jsonrpc_read(const void *data, size_t length, struct jsonrpc_message *out, s
     return out->document ? read_members(out, err) : JSONRPC_PARSE_ERROR;
 }
 
+int jsonrpc_take(json_t *document, struct jsonrpc_message *out, struct error *err)
+{
+    *out = (struct jsonrpc_message){ .document = document };
+    return read_members(out, err);
+}
+
 void jsonrpc_message_fini(struct jsonrpc_message *message)
 {
     json_decref(message->document);

@@ -35,6 +35,8 @@ struct jsonrpc_message {
 /* 0, or the code of the error to answer with, which `err` explains. Also then the id is there when
  * it could be read. The message is to be released in any case. */
 int jsonrpc_read(const void *data, size_t length, struct jsonrpc_message *out, struct error *err);
+/* The same of an object that was read already; takes the reference over. */
+int jsonrpc_take(json_t *document, struct jsonrpc_message *out, struct error *err);
 void jsonrpc_message_fini(struct jsonrpc_message *message); /* safe on a zeroed one */
 
 static inline void scoped_jsonrpc_message_fini(struct jsonrpc_message *message)

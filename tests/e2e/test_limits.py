@@ -2,6 +2,8 @@
 """What a caller may ask for at most: the host's size, the operator's ceiling, and shares of one owner."""
 import json
 import os
+import select
+import socket
 
 import pytest
 
@@ -161,3 +163,53 @@ def test_limits_that_would_not_hold_are_neither_taken_nor_claimed(make_daemon, w
     assert "unlimited CPUs, unlimited memory" in status
     ended = daemon.api("DELETE", f"/sessions/{session}", expect=200).json["limits"]
     assert ended == daemon.api("GET", f"/sessions/{session}").json["limits"] == limits
+
+
+# --- bodies of requests ---------------------------------------------------------------------------
+
+
+def send(daemon, path, body, length=None, owner="ann"):
+    """Sends a request and does not wait for its answer."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(30)
+    connection.connect(str(daemon.socket))
+    connection.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length or len(body)}\r\n"
+                       f"Accept: application/json, text/event-stream\r\nX-Sandglass-On-Behalf-Of: {owner}\r\n\r\n".encode() + body)
+    return connection
+
+
+def test_a_large_body_holds_nobody_up_while_it_is_parsed(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    for path in ("/api/v1/sessions", "/mcp"):
+        large = send(daemon, path, json.dumps({"labels": "x" * (20 << 20)}).encode())
+        assert daemon.api("GET", "/whoami", headers=on_behalf_of("bob")).status == 200
+        assert not select.select([large], [], [], 0)[0], "the large one was answered first"
+        assert b" 400 " in large.recv(4096)
+        large.close()
+
+
+def test_a_body_of_many_values_is_refused(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    many = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[' + b"0," * (10 << 20) + b"0]}"
+    for path in ("/api/v1/sessions", "/mcp"):
+        answer = daemon.request("POST", path, many, headers={"Content-Type": "application/json", "Accept": "application/json, text/event-stream"})
+        assert answer.status == 413 and answer.json["error"]["code"] == (-32700 if path == "/mcp" else "request_too_large"), answer.body
+    peak = next(line for line in open(f"/proc/{daemon.process.pid}/status") if line.startswith("VmHWM"))
+    assert int(peak.split()[1]) < 200 * 1024, peak
+
+
+def test_the_bodies_of_one_owner_take_a_bounded_part_of_the_memory(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    size, unfinished = 20 << 20, []
+    while len(unfinished) < 20:
+        connection = send(daemon, ("/api/v1/sessions", "/mcp")[len(unfinished) % 2], b"{", size)
+        unfinished.append(connection)
+        daemon.api("GET", "/whoami", expect=200)
+        if select.select([connection], [], [], 0)[0]:
+            break
+    assert b" 429 " in unfinished[-1].recv(4096) and 5 <= len(unfinished) <= 8
+    daemon.api("POST", "/sessions", {"preload": False, "labels": {"a": "b" * 60}}, headers=on_behalf_of("bob"), expect=201)
+    for connection in unfinished:
+        connection.close()
+    wait_for(lambda: daemon.api("POST", "/sessions", " " * size, headers={**on_behalf_of("ann"), "Content-Type": "application/json"}).status == 400,
+             "its share is free again")

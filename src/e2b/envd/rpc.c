@@ -216,7 +216,7 @@ static int take_message(struct rpc *rpc, const void *data, size_t length)
     if (rpc->type.codec == CONNECT_BINARY) {
         rpc->input = protobuf_decode(fields, data, length, &err);
     } else {
-        raw = length ? json_read(data, length, &err) : json_object();
+        raw = length ? json_read_request(data, length, &err) : json_object();
         if (raw)
             rpc->input = protobuf_canonical(fields, raw, &err);
     }
@@ -273,6 +273,7 @@ static void on_body(struct http_exchange *exchange, struct buffer *body)
     struct rpc *rpc = request->state;
     int result;
 
+    request_body_came(request, body);
     rpc->state_of_answer = RPC_OPEN;
     if (rpc->type.is_stream)
         result = take_envelope(rpc, body, header_is(rpc, "connect-content-encoding", "gzip"));
@@ -464,7 +465,7 @@ void rpc_handle(struct request *request, const struct rpc_method *methods)
         return;
     }
     rpc->state_of_answer = RPC_READING;
-    http_exchange_read_body(request->exchange, MESSAGE_MAXIMUM, on_body);
+    request_read_body(request, MESSAGE_MAXIMUM, on_body);
 }
 
 struct session *rpc_session(struct rpc *rpc)

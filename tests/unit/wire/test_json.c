@@ -66,6 +66,30 @@ static void nesting_is_bounded_and_brackets_in_text_do_not_count(void **state UN
     assert_refused((const char *)text.data, text.length, "levels deep");
 }
 
+static void a_request_has_a_bounded_number_of_values(void **state UNUSED)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(1 << 20);
+    scoped(json_decref) json_t *document = NULL;
+    struct error err = { 0 };
+
+    buffer_append_text(&text, "{\"a\":[\",[{\"");
+    for (int i = 0; i < JSON_VALUES_MAXIMUM - 2; i++)
+        buffer_append_text(&text, ",0");
+    document = json_read_request("{\"a\":\",,[{\"}", 12, &err);
+    assert_non_null(document);
+    buffer_append_text(&text, "]}");
+    json_decref(document);
+    document = json_read_request(text.data, text.length, &err);
+    assert_non_null(document);
+    text.length -= 2;
+    buffer_append_text(&text, ",0]}");
+    assert_null(json_read_request(text.data, text.length, &err));
+    assert_int_equal(err.code, ERR_TOO_LARGE);
+    json_decref(document);
+    document = json_read(text.data, text.length, &err);
+    assert_non_null(document);
+}
+
 struct request {
     const char *name;
     bool has_name;
@@ -392,6 +416,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_strict_json_is_refused),
         cmocka_unit_test(nesting_is_bounded_and_brackets_in_text_do_not_count),
+        cmocka_unit_test(a_request_has_a_bounded_number_of_values),
         cmocka_unit_test(fields_are_decoded_into_the_struct),
         cmocka_unit_test(absent_and_null_fields_are_left_alone),
         cmocka_unit_test(wrong_fields_are_refused_by_name),
