@@ -71,6 +71,33 @@ def test_readers_that_take_everything_hold_nobody_up(crowded):
 
 
 
+def test_every_one_of_many_event_streams_gets_all_events_in_order(make_daemon):
+    """They are served in turn, and find in the store what happened meanwhile."""
+    daemon = make_daemon(backend="direct")
+    session = daemon.api("POST", "/sessions", {}, expect=201, headers=LOUD).json["id"]
+    streams = []
+    for number in range(200):
+        connection = UnixConnection(str(daemon.socket))
+        path = "/api/v1/events" if number % 2 else f"/api/v1/sessions/{session}/events"
+        connection.request("GET", path, headers=LOUD)
+        streams.append((connection, connection.getresponse()))
+    for _ in range(20):
+        daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["/bin/true"]}, expect=201, headers=LOUD)
+    daemon.api("DELETE", f"/sessions/{session}", expect=200, headers=LOUD)
+    ends = set()
+    for connection, stream in streams:
+        numbers, line = [], b""
+        while line != b"event: session.ended\n":
+            line = stream.readline()
+            assert line, "the stream ended before its session"
+            if line.startswith(b"id: "):
+                numbers.append(int(line[4:]))
+        assert len(numbers) > 20 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        ends.add(numbers[-1])
+        connection.close()
+    assert len(ends) == 1, ends
+
+
 def test_an_execution_in_a_sandbox_that_does_not_answer_ends_as_timeout(make_daemon, backend):
     daemon = make_daemon(backend=backend, settings={"exec": {"grace": "0.2s"}})
     session = daemon.session()

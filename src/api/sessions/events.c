@@ -10,13 +10,18 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "face/events.h"
+#include "loop/flow.h"
 #include "service/event_page.h"
 #include "wire/http/sse.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { PAGE = 200, PAGE_BYTES = 256 * 1024 };
+enum {
+    PAGE = 200,
+    PAGE_BYTES = 256 * 1024,
+    EVENT_COST = 16 * 1024, /* sending one takes as long as handling so many bytes of output */
+};
 
 struct event_reader {
     struct request *request; /* NULL when the client has left */
@@ -25,6 +30,7 @@ struct event_reader {
     struct event_page page;
     struct event_answer answer;
     struct timer end;         /* ends the answer outside of the callback of an event */
+    struct flow_source flow;  /* with all readers of its caller */
     char session_id[ID_SIZE]; /* "" for all */
     char *owner;              /* owned; NULL for any */
     uint64_t last;            /* number of the last one sent */
@@ -38,6 +44,7 @@ static void reader_free(struct event_reader *reader)
     events_unwatch(&reader->watcher);
     event_answer_fini(&reader->answer);
     timer_stop(&reader->end);
+    flow_leave(&reader->flow);
     free(reader->owner);
     free(reader);
 }
@@ -50,6 +57,7 @@ static void on_gone(struct request *request)
     events_unwatch(&reader->watcher);
     event_answer_fini(&reader->answer);
     timer_stop(&reader->end);
+    flow_leave(&reader->flow);
     if (!reader->is_reading)
         reader_free(reader);
 }
@@ -135,6 +143,36 @@ static void read_page(struct event_reader *reader)
     event_page_read(&reader->page, reader->core);
 }
 
+/* --- in turn ----------------------------------------------------------------------------------- */
+
+/* All readers of one caller share one part of a turn: a thousand of them would hold up the requests
+ * of others with each event. Those that wait find all that happened meanwhile in the store. */
+static bool may_send(struct event_reader *reader)
+{
+    if (!flow_ask(&reader->flow))
+        return false;
+    (void)flow_took(&reader->flow, EVENT_COST, false);
+    return true;
+}
+
+static void on_served(struct flow_source *source)
+{
+    struct event_reader *reader = container_of(source, struct event_reader, flow);
+
+    (void)flow_took(source, EVENT_COST, false);
+    if (reader->is_behind)
+        read_page(reader);
+}
+
+static void join_flow(struct event_reader *reader)
+{
+    const struct request *request = reader->request;
+    const char *caller = str_is_empty(request->principal) ? request->owner : request->principal;
+    scoped(free) char *name = xasprintf("events %s", caller);
+
+    flow_join(&reader->flow, reader->core->flows, name, on_served);
+}
+
 /* --- as they happen -------------------------------------------------------------------------- */
 
 static void on_event(struct events_watcher *watcher, const struct event_record *event)
@@ -143,7 +181,7 @@ static void on_event(struct events_watcher *watcher, const struct event_record *
 
     if (event->sequence <= reader->last)
         return;
-    if (reader->is_reading || reader->is_behind || !has_room(reader))
+    if (reader->is_reading || reader->is_behind || !has_room(reader) || !may_send(reader))
         reader->is_behind = true;
     else
         send_event(reader, event);
@@ -235,9 +273,9 @@ static void begin(struct request *request, const char *session_id, uint64_t afte
     event_answer_init(&reader->answer, request);
     event_answer_start(&reader->answer);
     send_start(reader);
-    if (reader->follows) {
+    join_flow(reader);
+    if (reader->follows)
         events_watch(request->core->events, &reader->watcher);
-    }
     read_page(reader);
 }
 
