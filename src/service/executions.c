@@ -54,35 +54,53 @@ static void on_record(struct store_query *query, const struct execution_record *
 
     if (search->was_found || !str_equal(record->session_id, search->session_id))
         return;
-    search->was_found = true;
     found = found_record(search->core, record);
+    if (search->round == SEARCH_FIRST && !found.live &&
+        !execution_state_is_final(execution_state_parse(record->state))) {
+        search->round = SEARCH_OUTDATED;
+        return;
+    }
+    search->was_found = true;
     search->on_found(search, &found);
 }
+
+static void ask_store(struct execution_search *search);
 
 static void on_searched(struct store_query *query)
 {
     struct execution_search *search = container_of(query, struct execution_search, query);
 
+    if (search->round == SEARCH_OUTDATED && !query->err.code) {
+        search->round = SEARCH_LAST;
+        ask_store(search);
+        return;
+    }
     search->err = query->err;
     search->done(search);
+}
+
+static void ask_store(struct execution_search *search)
+{
+    search->query = (struct store_query){
+        .on_execution = on_record,
+        .done = on_searched,
+        .id = *search->id ? search->id : NULL,
+        .session_id = search->session_id,
+        .key = search->key,
+        .limit = 1,
+    };
+    store_query(search->core->parts.store, STORE_EXECUTIONS, &search->query);
 }
 
 void execution_search_start(struct execution_search *search, struct core *core,
                             const char *session_id, const char *id, const char *key)
 {
     search->core = core;
+    search->round = SEARCH_FIRST;
     search->key = key ? xstrdup(key) : NULL;
     snprintf(search->session_id, sizeof(search->session_id), "%s", session_id);
     snprintf(search->id, sizeof(search->id), "%s", id ? id : "");
-    search->query = (struct store_query){
-        .on_execution = on_record,
-        .done = on_searched,
-        .id = id ? search->id : NULL,
-        .session_id = search->session_id,
-        .key = search->key,
-        .limit = 1,
-    };
-    store_query(core->parts.store, STORE_EXECUTIONS, &search->query);
+    ask_store(search);
 }
 
 void execution_search_fini(struct execution_search *search)

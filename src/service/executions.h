@@ -37,6 +37,13 @@ bool found_execution_is_background(const struct found_execution *found);
 
 /* --- one ------------------------------------------------------------------------------------- */
 
+/* Successors: first → outdated → last. */
+enum search_round {
+    SEARCH_FIRST,
+    SEARCH_OUTDATED, /* its record was read before its end was written, and it has left memory since */
+    SEARCH_LAST,
+};
+
 /* A search for an execution in the store; embedded by the caller, kept until `done`. */
 struct execution_search {
     void (*on_found)(struct execution_search *search, const struct found_execution *found); /* at
@@ -47,6 +54,7 @@ struct execution_search {
 
     struct core *core; /* private, here and below */
     struct store_query query;
+    enum search_round round;
     char session_id[ID_SIZE], id[ID_SIZE];
     char *key; /* owned */
 };
