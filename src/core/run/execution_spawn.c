@@ -42,17 +42,20 @@ void execution_hold_lost(struct session_hold *hold)
     struct execution_run *run = container_of(hold, struct execution_run, hold);
     struct execution *execution = run->execution;
     bool crashed = hold->lost.kind == END_CRASHED;
+    scoped(free) char *timeout = NULL;
     char text[END_TEXT_SIZE];
 
     if (crashed && run->phase == PHASE_SPAWNING && run->spawn.request.is_open &&
         agent_is_untaken(&run->spawn.request) && begin_again(execution))
         return;
     end_reason_text(&hold->lost, text);
+    if (run->stop.as == EXECUTION_TIMEOUT)
+        timeout = xasprintf("timeout: %s", text);
     execution_begin_end(execution,
                         run_is_stopped(run) ? run->stop.as
                         : crashed           ? EXECUTION_CRASHED
                                             : EXECUTION_CANCELLED,
-                        text);
+                        timeout ? timeout : text);
     execution_leave_sandbox(execution);
 }
 

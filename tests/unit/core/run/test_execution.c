@@ -1196,6 +1196,21 @@ static void a_timeout_goes_on_in_the_next_daemon(void **state)
     release(execution);
 }
 
+static void a_timeout_whose_sandbox_goes_meanwhile_says_both(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+
+    (void)state;
+    fake_programs_last()->ignores_term = true;
+    world_advance(&world, 1001);
+    fake_backend_kill(world.backend, sandbox_id(session_sandbox(session)));
+    world_settle(&world);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
+    assert_true(str_starts_with(execution_facts(execution)->reason, "timeout: crashed"));
+    release(execution);
+}
+
 /* Its sandbox has not told yet that it still knows it. */
 static void cancelling_what_an_earlier_daemon_started_ends_its_program(void **state)
 {
@@ -1544,6 +1559,7 @@ int main(void)
         TEST(bytes_written_while_no_daemon_ran_are_found),
         TEST(an_end_that_is_told_before_the_pipes_came_loses_no_byte),
         TEST(a_timeout_goes_on_in_the_next_daemon),
+        TEST(a_timeout_whose_sandbox_goes_meanwhile_says_both),
         TEST(a_running_record_that_init_does_not_know_is_lost),
         TEST(a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon),
         TEST(a_process_that_nobody_recorded_is_killed_and_forgotten),
