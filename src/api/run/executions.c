@@ -184,6 +184,7 @@ void execution_reply_when_ended(struct request *request, struct execution *execu
 struct promise {
     struct request *request;
     struct execution *execution; /* a reference */
+    int status;
     struct recorded recorded;
     bool cancels; /* of a stream: the client's leaving cancels it */
 };
@@ -213,15 +214,16 @@ static void on_promised(struct recorded *recorded)
         if (recorded->err->code)
             request_fail(promise->request, recorded->err);
         else
-            reply_live(promise->request, 201, promise->execution);
+            reply_live(promise->request, promise->status, promise->execution);
     }
     promise_free(promise);
 }
 
-static void reply_when_recorded(struct request *request, struct execution *execution)
+static void reply_when_recorded(struct request *request, struct execution *execution, int status)
 {
     struct promise *promise = promise_new(request, execution);
 
+    promise->status = status;
     recorded_wait(&promise->recorded, request->core, on_promised);
 }
 
@@ -263,7 +265,7 @@ static void follow_up(struct request *request, struct execution *execution, bool
     if (wants_events(request)) {
         stream_when_recorded(request, execution, cancels);
     } else if (request_parameter_bool(request, "wait", &waits, &err) == 0 && !waits) {
-        reply_when_recorded(request, execution);
+        reply_when_recorded(request, execution, status);
     } else if (execution_has_ended(execution)) {
         reply_live(request, status, execution);
     } else {

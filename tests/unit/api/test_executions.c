@@ -350,6 +350,7 @@ static void a_repeated_key_gives_the_same_execution_also_after_its_end(void **st
 
     (void)state;
     running = call(&front, "POST", path, "", body);
+    assert_int_equal(running.status, 200);
     assert_string_equal(text_of(&running, "id"), id);
     fake_program_exit(fake_programs_last(), 0);
     world_settle(&front.world);
