@@ -179,8 +179,8 @@ void execution_reply_when_ended(struct request *request, struct execution *execu
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-/* The id of an execution that goes on is promised only when it is recorded: in the answer to a
- * background execution, and at the head of a stream. */
+/* The id of an execution that goes on is promised only when it is recorded, in the answer to a
+ * background execution and at the head of a stream; so is a cancellation. */
 struct promise {
     struct request *request;
     struct execution *execution; /* a reference */
@@ -414,7 +414,10 @@ static void cancel(struct request *request, const struct found_execution *found)
         return;
     }
     execution_cancel(found->live);
-    execution_reply_when_ended(request, found->live, 200, wait_ms);
+    if (wait_ms == 0)
+        reply_when_recorded(request, found->live, 200);
+    else
+        execution_reply_when_ended(request, found->live, 200, wait_ms);
 }
 
 static void delete_execution(struct request *request)

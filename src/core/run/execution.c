@@ -365,13 +365,22 @@ void execution_set_error(struct execution *execution, const char *text)
     execution->facts.error = mask_text(execution_mask(execution), text);
 }
 
+/* Of an execution that is being stopped it is the name of its end, for the next daemon. */
+static const char *recorded_reason(const struct execution *execution)
+{
+    const struct execution_run *run = execution->run;
+
+    return run && run_is_stopped(run) && !run_is_ending(run) ? execution_state_name(run->stop.as)
+                                                             : execution->facts.reason;
+}
+
 void execution_save(struct execution *execution)
 {
     struct execution_record record = {
         .key = execution->facts.key,
         .request_json = execution->facts.request_json,
         .state = execution_state_name(execution->facts.state),
-        .reason = execution->facts.reason,
+        .reason = recorded_reason(execution),
         .error = execution->facts.error,
         .generation = execution->facts.generation,
         .number = execution->facts.number,

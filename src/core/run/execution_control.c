@@ -2,11 +2,16 @@
 /*
  * Control of a program that runs: signals, the size of its terminal, stopping it.
  *
- *     none → term → kill              it was stopped: TERM to its tree, KILL after exec.grace
- *     none → spawn → term → kill      it was stopped before init has answered
+ *     none → record → term → kill     it was stopped: recorded, TERM to its tree, KILL after exec.grace
+ *     none → spawn → record → …       it was stopped before init has answered
  *     … → sweep                       it has ended; the rest of its tree is killed
+ *
+ * The stop is in the record before the program can see a signal: a daemon that is killed meanwhile
+ * leaves one that goes on stopping, and the end is a timeout or a cancellation, however the program
+ * took the signal.
  */
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -22,6 +27,7 @@ enum {
     SILENCE_US = 10 * 1000 * 1000,  /* init has said nothing at all */
     PATIENCE_US = 20 * 1000 * 1000, /* it speaks, but not of this */
     STANDSTILL_US = 1000 * 1000,    /* the daemon itself was late: messages are not read yet */
+    RECORD_US = 1000 * 1000,        /* for the store: a stop does not depend on it */
 };
 
 /* --- signals ---------------------------------------------------------------------------------- */
@@ -73,8 +79,9 @@ void execution_queue_signal(struct execution *execution, int number, enum protoc
 #define BIT(stage) (1U << (stage))
 
 static const unsigned next_stages[STOP_STAGES] = {
-    [STOP_NONE] = BIT(STOP_SPAWN) | BIT(STOP_TERM),
-    [STOP_SPAWN] = BIT(STOP_TERM) | BIT(STOP_SWEEP),
+    [STOP_NONE] = BIT(STOP_SPAWN) | BIT(STOP_RECORD),
+    [STOP_SPAWN] = BIT(STOP_RECORD) | BIT(STOP_SWEEP),
+    [STOP_RECORD] = BIT(STOP_TERM) | BIT(STOP_SWEEP),
     [STOP_TERM] = BIT(STOP_KILL) | BIT(STOP_SWEEP),
     [STOP_KILL] = BIT(STOP_SWEEP),
 };
@@ -92,6 +99,35 @@ static void terminate(struct execution *execution)
     set_stage(run, STOP_TERM);
     execution_queue_signal(execution, SIGTERM, SCOPE_TREE);
     timer_arm_in(&run->stop.clock, execution->core->parts.config->exec.grace_ms * 1000);
+}
+
+struct stop_record {
+    struct store_ticket ticket;
+    struct core *core; /* borrowed */
+    char id[ID_SIZE];  /* of the execution */
+};
+
+static void on_stop_recorded(struct store_ticket *ticket)
+{
+    struct stop_record *record = container_of(ticket, struct stop_record, ticket);
+    struct execution *execution = map_get(&record->core->executions_by_id, record->id);
+    struct execution_run *run = execution ? execution->run : NULL;
+
+    if (run && !record->core->stopping && run->stop.stage == STOP_RECORD && !run_is_ending(run))
+        terminate(execution);
+    free(record);
+}
+
+/* The name of the end is in the record: see execution_save(). */
+static void terminate_when_recorded(struct execution *execution)
+{
+    struct stop_record *record = xnew(struct stop_record);
+
+    set_stage(execution->run, STOP_RECORD);
+    timer_arm_in(&execution->run->stop.clock, RECORD_US);
+    record->core = execution->core;
+    memcpy(record->id, execution->facts.id, sizeof(record->id));
+    store_commit_as(record->core->parts.store, &record->ticket, STORE_WRITTEN, on_stop_recorded);
 }
 
 static void expect_answer(struct execution *execution, enum stop_stage stage)
@@ -160,12 +196,29 @@ void execution_stop(struct execution *execution, enum execution_state as)
     if (!run || run_is_ending(run) || run_is_stopped(run))
         return;
     run->stop.as = as;
-    if (run_is_attached(run))
-        terminate(execution);
-    else if (run->phase == PHASE_SPAWNING || execution->facts.state == EXECUTION_RUNNING)
-        expect_answer(execution, STOP_SPAWN);
-    else
+    if (!run_is_attached(run) && run->phase != PHASE_SPAWNING &&
+        execution->facts.state != EXECUTION_RUNNING) {
         execution_begin_end(execution, as, reason_in_queue(execution, as));
+        return;
+    }
+    execution_save(execution);
+    if (run_is_attached(run))
+        terminate_when_recorded(execution);
+    else
+        expect_answer(execution, STOP_SPAWN);
+}
+
+void execution_restore_stop(struct execution *execution, const char *recorded)
+{
+    static const enum execution_state ends[] = { EXECUTION_TIMEOUT, EXECUTION_CANCELLED,
+                                                 EXECUTION_OUTPUT_LIMIT };
+
+    for (size_t i = 0; recorded && i < ARRAY_LENGTH(ends); i++) {
+        if (!str_equal(recorded, execution_state_name(ends[i])))
+            continue;
+        execution->run->stop.as = ends[i];
+        expect_answer(execution, STOP_SPAWN);
+    }
 }
 
 /* The sandbox lives but init does not answer, or cannot kill: nothing in it can be relied on. A
@@ -195,6 +248,9 @@ void execution_on_clock(struct timer *timer)
     case STOP_NONE:
         execution_stop(execution, EXECUTION_TIMEOUT);
         break;
+    case STOP_RECORD:
+        terminate(execution);
+        break;
     case STOP_TERM:
         expect_answer(execution, STOP_KILL);
         execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
@@ -216,7 +272,7 @@ void execution_arm_timeout(struct execution *execution)
     int64_t deadline_us = execution->facts.created.boot_us + execution->facts.timeout_ms * 1000;
 
     if (run_is_stopped(run))
-        terminate(execution);
+        terminate_when_recorded(execution);
     else if (execution->facts.timeout_ms > 0)
         timer_arm_at(&run->stop.clock, deadline_us);
 }

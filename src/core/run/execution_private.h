@@ -62,7 +62,8 @@ enum run_phase {
 /* How it is being stopped, see execution_control.c. */
 enum stop_stage {
     STOP_NONE,
-    STOP_SPAWN, /* init has not answered its start yet, or after a restart not listed it */
+    STOP_SPAWN,  /* init has not answered its start yet, or after a restart not listed it */
+    STOP_RECORD, /* the stop is being recorded */
     STOP_TERM,
     STOP_KILL,
     STOP_SWEEP, /* the program has ended; the rest of its tree is being killed */
@@ -242,6 +243,10 @@ void execution_note_start(struct execution *execution);
 
 /* TERM to the whole tree, KILL after exec.grace; it ends in that state. */
 void execution_stop(struct execution *execution, enum execution_state as);
+
+/* An earlier daemon has stopped it, if the record of an execution that has not ended has such a
+ * reason: that goes on when init has listed it. */
+void execution_restore_stop(struct execution *execution, const char *recorded);
 void execution_on_clock(struct timer *timer);
 void execution_arm_timeout(struct execution *execution);
 

@@ -269,6 +269,7 @@ struct execution *execution_restore(struct session *session, const struct execut
         run->input.state = INPUT_OPEN;
     run->input.is_uncounted = true;
     execution->facts.state = EXECUTION_RUNNING;
+    execution_restore_stop(execution, record->reason);
     execution->needs_client = request_has(record, "cancel_on_disconnect");
     execution_expect_client(execution, CLIENT_RESTART_PATIENCE_US);
     is_driver = request_has(record, "context");

@@ -415,6 +415,27 @@ static void delete_cancels_and_answers_when_it_has_ended(void **state)
     assert_string_equal(text_of(&answer, "state"), "cancelled");
 }
 
+static void a_cancellation_that_is_not_waited_for_is_answered_once_it_is_durable(void **state)
+{
+    scoped(free) char *id = run_in_background("{\"argv\":[\"a\"],\"background\":true}");
+    scoped(free) char *text = xasprintf("DELETE /api/v1/sessions/%s/executions/%s?wait_seconds=0 "
+                                        "HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                                        session_id(session), id);
+    scoped(answer_fini) struct answer answer = { 0 };
+    struct caller caller;
+
+    (void)state;
+    fake_programs_last()->ignores_term = true;
+    fake_store_hold(front.world.store, true);
+    caller_send(&front, &caller, false, text, strlen(text));
+    assert_false(caller_poll(&front, &caller, &answer));
+    fake_store_hold(front.world.store, false);
+    assert_true(caller_poll(&front, &caller, &answer));
+    assert_int_equal(answer.status, 200);
+    assert_string_equal(text_of(&answer, "state"), "running");
+    caller_close(&front, &caller);
+}
+
 /* --- output ---------------------------------------------------------------------------------- */
 
 static void output_is_read_by_offset_while_it_runs_and_after(void **state)
@@ -800,6 +821,7 @@ int main(void)
         TEST(executions_are_listed_newest_first_in_pages),
         TEST(an_unknown_execution_is_not_found),
         TEST(delete_cancels_and_answers_when_it_has_ended),
+        TEST(a_cancellation_that_is_not_waited_for_is_answered_once_it_is_durable),
         TEST(output_is_read_by_offset_while_it_runs_and_after),
         TEST(a_follower_gets_bytes_as_they_come_until_the_end),
         TEST(a_dropped_middle_is_announced_and_left_out),

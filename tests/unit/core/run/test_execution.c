@@ -1196,6 +1196,95 @@ static void a_timeout_goes_on_in_the_next_daemon(void **state)
     release(execution);
 }
 
+static void a_stop_is_recorded_before_the_program_gets_a_signal(void **state)
+{
+    struct execution *execution = start_simple();
+    struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    fake_store_hold(world.store, true);
+    execution_cancel(execution);
+    world_settle(&world);
+    assert_int_equal(program->signal_count, 0);
+    fake_store_hold(world.store, false);
+    world_settle(&world);
+    assert_int_equal(program->signals[0], SIGTERM);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CANCELLED);
+    release(execution);
+}
+
+static void a_store_that_does_not_answer_keeps_no_program_from_being_stopped(void **state)
+{
+    struct execution *execution = start_simple();
+    struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    program->ignores_term = true;
+    fake_store_hold(world.store, true);
+    execution_cancel(execution);
+    world_advance(&world, 1001);
+    assert_int_equal(program->signals[0], SIGTERM);
+    assert_int_equal(program->signal_count, 1);
+    world_advance(&world, 5001);
+    assert_int_equal(program->signals[1], SIGKILL);
+    fake_store_hold(world.store, false);
+    world_settle(&world);
+    assert_int_equal(program->signal_count, 2);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CANCELLED);
+    release(execution);
+}
+
+static void a_stop_goes_on_in_the_next_daemon(void **state)
+{
+    struct execution *execution = start_simple();
+    struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    program->ignores_term = true;
+    execution_cancel(execution);
+    release(execution);
+    assert_int_equal(program->signal_count, 1);
+    restart();
+    execution = first_execution();
+    execution_ref(execution);
+    world_settle(&world);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
+    assert_null(execution_facts(execution)->reason);
+    world_advance(&world, 5001);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CANCELLED);
+    assert_int_equal(execution_facts(execution)->signal, SIGKILL);
+    assert_null(execution_facts(execution)->reason);
+    release(execution);
+}
+
+/* The program takes TERM for a reason to end well, and no daemon is there to see it. */
+static void a_timeout_stays_one_when_the_daemon_is_killed_behind_the_signal(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+    char id[ID_SIZE];
+
+    (void)state;
+    memcpy(id, session_id(session), sizeof(id));
+    fake_programs_last()->ignores_term = true;
+    world_advance(&world, 1001);
+    assert_int_equal(fake_programs_last()->signals[0], SIGTERM);
+    release(execution);
+    world_kill(&world, false);
+    fake_program_exit(fake_programs_last(), 0);
+    fake_programs_hang(true);
+    world_start(&world);
+    session = world_find(&world, id);
+    execution = first_execution();
+    execution_ref(execution);
+    fake_programs_hang(false);
+    world_settle(&world);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution_facts(execution)->exit_code, 124);
+    assert_string_equal(execution_facts(execution)->reason, "timeout");
+    release(execution);
+}
+
 static void a_timeout_whose_sandbox_goes_meanwhile_says_both(void **state)
 {
     struct execution *execution =
@@ -1559,6 +1648,10 @@ int main(void)
         TEST(bytes_written_while_no_daemon_ran_are_found),
         TEST(an_end_that_is_told_before_the_pipes_came_loses_no_byte),
         TEST(a_timeout_goes_on_in_the_next_daemon),
+        TEST(a_stop_is_recorded_before_the_program_gets_a_signal),
+        TEST(a_store_that_does_not_answer_keeps_no_program_from_being_stopped),
+        TEST(a_stop_goes_on_in_the_next_daemon),
+        TEST(a_timeout_stays_one_when_the_daemon_is_killed_behind_the_signal),
         TEST(a_timeout_whose_sandbox_goes_meanwhile_says_both),
         TEST(a_running_record_that_init_does_not_know_is_lost),
         TEST(a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon),
