@@ -56,6 +56,7 @@ struct core *core_new(const struct core_parts *parts)
     core->session_programs = &run_session_programs;
     list_init(&core->sessions);
     list_init(&core->sandboxes);
+    list_init(&core->strays);
     list_init(&core->source_questions);
     list_init(&core->open_questions);
     list_init(&core->rehomings);

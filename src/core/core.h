@@ -156,6 +156,7 @@ struct core {
     struct list sandboxes; /* all that exist or may exist, in any state; struct sandbox */
     struct map sandboxes_by_id;
     struct map executions_by_id;  /* known in memory: running, or recently ended */
+    struct list strays;           /* owned: struct stray, while it is being killed */
     struct list source_questions; /* owned: struct source_question */
     struct list open_questions;   /* owned: struct open_question */
 

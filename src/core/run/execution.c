@@ -238,6 +238,7 @@ void executions_drop_all(struct core *core)
     size_t position = 0;
     struct map_slot *slot;
 
+    strays_drop(core, NULL);
     while ((slot = map_next(&core->executions_by_id, &position))) {
         struct execution *execution = slot->value;
         struct execution_watcher *watcher, *following;

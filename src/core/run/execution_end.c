@@ -221,6 +221,7 @@ void executions_end_all(struct session *session, const struct end_reason *reason
         list_remove(&execution->node);
         execution->session = NULL;
     }
+    strays_drop(session_core(session), session_id(session));
     spool_shares_on_session_gone(session_core(session)->spool_shares, session_id(session));
 }
 

@@ -268,6 +268,11 @@ void execution_begin_end(struct execution *execution, enum execution_state state
 /* Goes on with the end as far as it can go now. */
 void execution_continue_end(struct execution *execution);
 
+/* --- execution_recover.c ---------------------------------------------------------------------- */
+
+/* Processes without an execution, of this session or (NULL) of all: nothing waits for their end. */
+void strays_drop(struct core *core, const char *session_id);
+
 /* --- execution_stdin.c ------------------------------------------------------------------------ */
 
 void execution_stdin_attach(struct execution_run *run, const struct agent_pipes *pipes);

@@ -26,6 +26,7 @@ static char *copy_text(const char *text)
  */
 struct stray {
     struct core *core; /* borrowed */
+    struct list node;  /* core->strays, while it is being killed */
     struct store_query query;
     struct agent_request request;
     char session_id[ID_SIZE];
@@ -43,7 +44,22 @@ static void on_stray_killed(struct agent_request *request)
 
     if (!request->err.code)
         agent_forget(request->agent, stray->number);
+    list_remove(&stray->node);
     free(stray);
+}
+
+/* An agent that goes drops its requests without an answer. */
+void strays_drop(struct core *core, const char *session_id)
+{
+    struct stray *stray, *following;
+
+    list_for_each_safe (stray, following, &core->strays, node) {
+        if (session_id && !str_equal(stray->session_id, session_id))
+            continue;
+        agent_cancel(&stray->request);
+        list_remove(&stray->node);
+        free(stray);
+    }
 }
 
 /* A process that has ended already left nothing but children that it was allowed to leave. */
@@ -59,6 +75,7 @@ static void drop_stray(struct stray *stray)
     if (agent && !stray->has_ended) {
         log_info("killing a process without an execution, such as the last daemon's warm Python",
                  kv("session", stray->session_id), kv("number", stray->number));
+        list_append(&stray->core->strays, &stray->node);
         agent_signal(agent, stray->number, SIGKILL, SCOPE_TREE, &stray->request, on_stray_killed);
         return;
     }

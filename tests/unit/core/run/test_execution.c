@@ -1581,6 +1581,26 @@ static void a_process_that_nobody_recorded_is_killed_and_forgotten(void **state)
     assert_int_equal(fake_programs_count(), 0);
 }
 
+/* A leak is what the sanitizer would report. */
+static void a_stray_whose_death_is_not_answered_goes_with_its_session_or_the_daemon(void **state)
+{
+    struct execution *execution = start_simple();
+
+    (void)state;
+    release(execution);
+    fake_programs_last()->number++;
+    fake_programs_be_slow(true);
+    restart();
+    world_settle(&world);
+    assert_int_equal(fake_programs_last()->signals[0], SIGKILL);
+    assert_int_equal(fake_programs_count(), 1);
+    assert_false(list_is_empty(&world.core->strays));
+    session_end(session, END_DELETED, NULL, NULL, NULL);
+    world_settle(&world);
+    assert_true(list_is_empty(&world.core->strays));
+    fake_programs_be_slow(false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1656,6 +1676,7 @@ int main(void)
         TEST(a_running_record_that_init_does_not_know_is_lost),
         TEST(a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon),
         TEST(a_process_that_nobody_recorded_is_killed_and_forgotten),
+        TEST(a_stray_whose_death_is_not_answered_goes_with_its_session_or_the_daemon),
     };
 
     log_setup(LOG_ERROR, LOG_TEXT, STDERR_FILENO);
