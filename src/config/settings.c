@@ -338,7 +338,8 @@ const struct setting settings[] = {
         .fallback = "2m",
         .max = DAY,
         .help = "Remove a sandbox whose init has not answered for this long after a restart of the "
-                "daemon or a lost connection; 0 waits forever. Paused sandboxes are exempt.",
+                "daemon, a lost connection, or a request to start a program that has no timeout; "
+                "0 waits forever. Paused sandboxes are exempt.",
     },
     {
         .key = "sandbox.direct.uid",

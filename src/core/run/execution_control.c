@@ -239,6 +239,42 @@ static void abandon(struct execution *execution)
         sandbox_destroy(sandbox, END_CRASHED, "unresponsive");
 }
 
+/* --- a start that init does not answer -------------------------------------------------------- */
+
+/* The timeout is the limit where there is one. */
+void execution_expect_start(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    int64_t silence_us = execution->core->parts.config->sandbox.silence_timeout_ms * 1000;
+
+    if (execution->facts.timeout_ms > 0 || run_is_stopped(run) || silence_us <= 0)
+        return;
+    run->stop.asked_us = loop_now_us(execution->core->loop);
+    timer_arm_in(&run->stop.clock, silence_us);
+}
+
+static void on_silence(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    int64_t silence_us = execution->core->parts.config->sandbox.silence_timeout_ms * 1000;
+    int64_t now_us = loop_now_us(execution->core->loop);
+    bool may_speak = run->hold.sandbox && sandbox_state(run->hold.sandbox) == SANDBOX_READY &&
+                     session_state(execution->session) == SESSION_OPEN;
+    int64_t until_us;
+
+    if (run->phase != PHASE_SPAWNING)
+        return;
+    if (!may_speak || now_us - run->stop.clock.deadline_us > STANDSTILL_US)
+        run->stop.asked_us = now_us;
+    until_us = MAX(run->stop.asked_us, agent_heard_us(run->hold.agent)) + silence_us;
+    if (now_us < until_us) {
+        timer_arm_at(&run->stop.clock, until_us);
+        return;
+    }
+    run->stop.as = EXECUTION_CRASHED;
+    abandon(execution);
+}
+
 void execution_on_clock(struct timer *timer)
 {
     struct execution_run *run = container_of(timer, struct execution_run, stop.clock);
@@ -246,7 +282,10 @@ void execution_on_clock(struct timer *timer)
 
     switch (run->stop.stage) {
     case STOP_NONE:
-        execution_stop(execution, EXECUTION_TIMEOUT);
+        if (execution->facts.timeout_ms > 0)
+            execution_stop(execution, EXECUTION_TIMEOUT);
+        else
+            on_silence(execution);
         break;
     case STOP_RECORD:
         terminate(execution);
@@ -275,6 +314,8 @@ void execution_arm_timeout(struct execution *execution)
         terminate_when_recorded(execution);
     else if (execution->facts.timeout_ms > 0)
         timer_arm_at(&run->stop.clock, deadline_us);
+    else
+        timer_stop(&run->stop.clock);
 }
 
 void execution_cancel(struct execution *execution)

@@ -250,6 +250,9 @@ void execution_restore_stop(struct execution *execution, const char *recorded);
 void execution_on_clock(struct timer *timer);
 void execution_arm_timeout(struct execution *execution);
 
+/* Init was asked to start it, and has `sandbox.silence_timeout` to say anything at all. */
+void execution_expect_start(struct execution *execution);
+
 /* The program has ended: the rest of its tree is killed, and execution_begin_end() follows. */
 void execution_sweep(struct execution *execution);
 void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope);

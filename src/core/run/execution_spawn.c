@@ -185,6 +185,7 @@ static void spawn(struct execution *execution)
     run->terminal.sent = run->terminal.size;
     run_set_phase(run, PHASE_SPAWNING);
     agent_start(run->hold.agent, &start, &run->spawn.request, on_spawned);
+    execution_expect_start(execution);
 }
 
 /* The session is recorded with the execution. */

@@ -778,6 +778,43 @@ static void a_start_that_init_does_not_answer_ends_as_timeout_and_costs_the_sand
     assert_sandbox_is_replaced_after_a_timeout(execution, 1000 + 10000);
 }
 
+static void a_start_without_a_timeout_ends_when_init_stays_silent(void **state)
+{
+    struct execution *execution = start_simple(); /* the sandbox is there */
+    char old[ID_SIZE];
+
+    (void)state;
+    world.config.sandbox.silence_timeout_ms = 60000;
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+    memcpy(old, sandbox_id(session_sandbox(session)), sizeof(old));
+    fake_programs_hang(true);
+    execution = start(&(struct execution_request){ .argv = true_argv });
+    world_advance(&world, 59998);
+    assert_false(execution_state_is_final(execution_facts(execution)->state));
+    world_advance(&world, 4);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_string_equal(execution_facts(execution)->reason, "the sandbox did not answer");
+    fake_programs_hang(false);
+    assert_true(!session_sandbox(session) ||
+                strcmp(sandbox_id(session_sandbox(session)), old) != 0);
+    release(execution);
+}
+
+static void a_program_that_was_started_may_run_longer_than_a_silent_init(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    world.config.sandbox.silence_timeout_ms = 60000;
+    execution = start(&(struct execution_request){ .argv = true_argv });
+    fake_programs_hang(true);
+    world_advance(&world, 200000);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
+    fake_programs_hang(false);
+    release(execution);
+}
+
 static void a_kill_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox(void **state)
 {
     struct execution *execution =
@@ -1637,6 +1674,8 @@ int main(void)
         TEST(a_program_that_ignores_term_is_killed_after_the_grace),
         TEST(the_rest_of_the_tree_is_killed_before_a_timeout_is_told),
         TEST(a_timeout_of_zero_never_comes),
+        TEST(a_start_without_a_timeout_ends_when_init_stays_silent),
+        TEST(a_program_that_was_started_may_run_longer_than_a_silent_init),
         TEST(a_supervisor_that_was_killed_is_named),
         TEST(an_end_without_code_and_signal_is_no_exit),
         TEST(the_oldest_output_of_a_session_makes_room_for_the_newest),
