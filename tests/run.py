@@ -4,6 +4,7 @@
 Called by scripts/test, which has installed the packages. Each step prints one line; what failed prints its output.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -27,8 +28,8 @@ BUILDS = [
     ("gcc", "gcc", ["-Dwerror=true"], ["all"]),
     # Not optimized: that takes three times as long to compile as it saves in the tests.
     ("asan", "gcc", ["-Dwerror=true", "-Dbuildtype=debug", "-Doptimization=0", *SANITIZERS], ["all"]),
-    # For what the other compiler says about the source, and for its fuzzers.
-    ("fuzz", "clang", ["-Dwerror=true", "-Dfuzz=true", "-Doptimization=0", *SANITIZERS], ["all", "fuzz"]),
+    # For what the other compiler says about the programs, and for its fuzzers.
+    ("fuzz", "clang", ["-Dwerror=true", "-Dfuzz=true", "-Doptimization=0", *SANITIZERS], ["end_to_end", "fuzz"]),
 ]
 
 # Programs in C, and how many of them run at once: those of the last two wait more than they work.
@@ -44,10 +45,6 @@ OPTIMIZED_TOO = [f"tests/e2e/test_{name}.py" for name in ("history", "reconnect"
 
 # What takes minutes, because engines are killed and started again: `--docker` runs it.
 AT_LENGTH = [f"tests/e2e/test_{name}.py" for name in ("docker_engine_faults", "docker_crowd")]
-
-# What builds the program again for a release, or a template from packages of the network: `--release` runs it.
-REBUILT = ["test_release.py::test_the_image_is_loaded_and_runs", "test_release.py::test_the_same_tree_makes_the_same_files",
-           "test_template_data_science.py::test_numpy_pandas_and_plots_work_in_its_sandboxes"]
 
 # Folders whose files the analyzer follows path by path, in CI too: they parse what strangers send, or hold privileges. Never init, whose
 # system calls are inline assembly: the analyzer takes everything that the kernel writes there for garbage.
@@ -104,10 +101,10 @@ def run(command, environment=None, **options):
                           stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}, **options)
 
 
-def step(tally, name, command, environment=None):
+def step(tally, name, command, environment=None, **options):
     """One command that is a test by itself: it passes when it exits with 0."""
     begin = time.monotonic()
-    result = run(command, environment)
+    result = run(command, environment, **options)
     tally.add(name, "passed" if result.returncode == 0 else "failed", result.stdout[-8000:])
     print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
     return result.returncode == 0
@@ -118,7 +115,7 @@ def check_tree(tally):
     step(tally, "every source file says its licence", ["scripts/spdx"])
     step(tally, "one version", ["scripts/version", "--check"])
     sources = run(["git", "ls-files", "src/**.c", "src/**.h", "tests/**.c", "tests/**.h", "bench/**.c"]).stdout.split()
-    step(tally, "clang-format agrees", ["clang-format", "--dry-run", "-Werror", *sources])
+    step(tally, "clang-format agrees", ["xargs", "-P", "2", "-n", "64", "clang-format", "--dry-run", "-Werror"], input="\n".join(sources))
 
 
 def build(tally, name, compiler, options, targets):
@@ -177,7 +174,7 @@ def run_c_tests(tally, name, directory, word, suites=tuple(SUITES), programs_of_
 
 
 def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=False, backend=None, redis=False, cluster=False, workers=None,
-                   is_shared=False, is_release=False):
+                   is_shared=False):
     """`is_shared`: only what is for the backend direct, ONCE and OPTIMIZED_TOO; another build runs the rest."""
     begin = time.monotonic()
     report = directory / f"e2e{'-bridge' * relay}{'-redis' * redis}{'-cluster' * cluster}{f'-{backend}' if backend else ''}.xml"  # with the time of each test
@@ -186,7 +183,6 @@ def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=Fal
                *paths, f"--junit-xml={report}", *(["-k", word] if word else []),
                *(f"--ignore={path}" for path in ONCE if name != "gcc" or relay or backend),
                *(f"--ignore={path}" for path in AT_LENGTH if backend != "docker"),
-               *(f"--deselect={place}{test}" for test in REBUILT for place in ("", "tests/e2e/") if not is_release),
                *([] if "SANDGLASS_OLD_PROGRAMS" in os.environ else ["--ignore=tests/e2e/test_upgrade.py"])]
     # Both backends share their code but for the walls: with sanitizers, and over the bridge, the one that has some is enough.
     backends = backend or ("direct native" if name == "gcc" and not relay and not redis else "native")
@@ -370,7 +366,7 @@ def check_skips(tally):
 
 
 class Later(threading.Thread):
-    """What waits for nobody, at low priority, while the end-to-end tests wait for things to happen: the other builds, fuzzing."""
+    """What waits for nobody, at low priority, while the end-to-end tests wait for things to happen: the tree, the other builds, fuzzing."""
 
     def __init__(self, tally, builds):
         super().__init__(daemon=True)
@@ -381,6 +377,7 @@ class Later(threading.Thread):
 
     def run(self):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # its children inherit it
+        check_tree(self.tally)
         for name, compiler, arguments, targets in self.builds:
             try:
                 self.directories[name] = build(self.tally, name, compiler, arguments, targets)
@@ -416,32 +413,61 @@ def run_tests(tally, name, directory, word, scope):
                            backend=backend)
 
 
+def run_lane(tally, name, wait_for_build, word, scope):
+    """The tests of one build as soon as it is there, beside those of the other: tests of either wait more than they work."""
+    directory = wait_for_build()
+    if not directory:
+        return
+    try:
+        run_tests(tally, name, directory, word, scope)
+    except Exception as problem:  # the other lane goes on
+        tally.add(f"tests of the build {name}", "failed", repr(problem))
+
+
 def run_benchmark(tally, directory):
     """Before anything else runs beside it: what is off by a factor is a failure, a time never is."""
     step(tally, "benchmark", ["/usr/bin/python3", "bench/run.py", "--check", "--build", str(directory)])
 
 
-def run_all(tally, scope, word):
+class Load:
+    """Programs that keep every processor busy while the tests run."""
+
+    def __enter__(self):
+        self.programs = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count())]
+        return self
+
+    def __exit__(self, *_):
+        for program in self.programs:
+            program.kill()
+            program.wait()
+
+
+def run_all(tally, scope, word, times=1):
     """`scope`: once, both (every test in the optimized build and in the one with sanitizers) or quick (the optimized build alone)."""
-    check_tree(tally)
     name, compiler, arguments, targets = BUILDS[0]
     directory = build(tally, name, compiler, arguments, ["end_to_end"] if scope == "once" else targets)
     if directory and word in "benchmark":
         run_benchmark(tally, directory)
     later = Later(tally, [] if scope == "quick" else BUILDS[1:])
     later.start()
-    if directory:
-        run_tests(tally, "gcc", directory, word, scope)
-    directory = later.directory("asan") if later.builds else None
-    if directory:
-        run_tests(tally, "asan", directory, word, scope)
-    later.join()
+    for turn in range(times):
+        lanes = [threading.Thread(target=run_lane, args=(tally, "gcc", lambda: directory, word, scope))]
+        if later.builds:
+            lanes.append(threading.Thread(target=run_lane, args=(tally, "asan", lambda: later.directory("asan"), word, scope)))
+        for lane in lanes:
+            lane.start()
+        for lane in [*lanes, later]:
+            lane.join()
+        if times > 1:
+            print(f"turn {turn + 1} of {times}: {len(tally.failed)} failed until now", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one build, no sanitizers, no fuzzing")
     parser.add_argument("--both", action="store_true", help="every test in both builds, not just in one of them")
+    parser.add_argument("--times", type=int, default=1, metavar="N", help="every test so many times, in turns; the builds, the analysis and the fuzzers once")
+    parser.add_argument("--busy", action="store_true", help="beside programs that keep every processor busy")
     parser.add_argument("-k", default="", metavar="WORD", help="only tests whose name has WORD in it")
     parser.add_argument("--qemu", action="store_true", help="only the tests in an emulated machine, which nothing else runs")
     parser.add_argument("--analyze", action="store_true", help="only clang-tidy, with the analyzer over every file")
@@ -486,15 +512,16 @@ def main():
         if directory and options.faults:
             run_faults(tally, directory, options.k)
         if directory and options.release:
+            os.environ["SANDGLASS_RELEASE"] = "1"
             with EngineOfRun():
-                run_end_to_end(tally, "gcc", directory, options.k, ["tests/e2e/test_release.py", "tests/e2e/test_template_data_science.py"], is_release=True)
+                run_end_to_end(tally, "gcc", directory, options.k, ["tests/e2e/test_release.py", "tests/e2e/test_template_data_science.py"])
         if directory and options.upgrade:
             run_upgrade(tally, directory, options.k)
         if directory and options.schemathesis:
             step(tally, "answers to requests that schemathesis makes up", ["tests/sdk/fuzz", str(directory)])
     else:
-        with EngineOfRun():
-            run_all(tally, "quick" if options.quick else "both" if options.both else "once", options.k)
+        with EngineOfRun(), Load() if options.busy else contextlib.nullcontext():
+            run_all(tally, "quick" if options.quick else "both" if options.both else "once", options.k, options.times)
     check_skips(tally)
     print(f"all: {time.monotonic() - begin:.0f} s")
     for name, reason in tally.skipped:

@@ -31,6 +31,7 @@ LIMITED_DISK = {"docker": {"read_only": True}} if DEFAULT in real_engine.ENGINE_
 WHOLE_FILES = os.environ["SANDGLASS_WHOLE_FILES"].split() if "SANDGLASS_WHOLE_FILES" in os.environ else None  # see is_of_this_part()
 ONLY_ENGINE = set(BACKENDS) <= set(ELSEWHERE)
 SLOWER = {"docker": 6, "gvisor": 12, "kubernetes": 20}.get(DEFAULT, 1)  # how much longer a sandbox and its programs take to start, for timeouts that have to come after that
+RELEASE = os.environ.get("SANDGLASS_RELEASE") == "1"  # whether tests run that build the program again, see needs_release()
 RELAY = os.environ.get("SANDGLASS_RELAY") == "1"  # whether daemons reach their sandboxes over the bridge, as if these were on other machines
 
 # A suite that is started in the background inherits an ignored SIGINT, and one that nohup starts an ignored SIGHUP; so would every program
@@ -316,9 +317,20 @@ def is_for_engine(item):
     return {"make_daemon", "daemons", "engine"} & set(item.fixturenames) and backend_of(item) in (None, *BACKENDS)
 
 
+def needs_release(item):
+    """Whether the program is built again for a test, as for a release, or a template from packages of the network."""
+    return "dist" in item.fixturenames or item.get_closest_marker("release") is not None
+
+
 def is_of_this_part(item):
     """Another part of the run has all tests but those with the backend direct and those of some files."""
+    if needs_release(item) and not RELEASE:
+        return False
     return WHOLE_FILES is None or backend_of(item) == "direct" or item.path.name in WHOLE_FILES
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "release: takes minutes; only with SANDGLASS_RELEASE=1, as scripts/test --release sets it")
 
 
 def pytest_collection_modifyitems(config, items):

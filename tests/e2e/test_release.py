@@ -222,6 +222,7 @@ def test_the_npm_package_can_be_required(dist, tmp_path):
     assert done.stdout == "function\n", done
 
 
+@pytest.mark.release
 def test_the_image_is_loaded_and_runs(tmp_path):
     if daemon_image.missing():
         pytest.skip(daemon_image.missing())

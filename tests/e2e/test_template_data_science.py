@@ -42,6 +42,7 @@ def test_wrong_calls_say_what_is_wrong(tmp_path):
     assert (wrong := run(env={"PATH": str(alone)})).returncode == 1 and needs in wrong.stderr
 
 
+@pytest.mark.release
 def test_numpy_pandas_and_plots_work_in_its_sandboxes(make_daemon, tmp_path):
     if reason := missing():
         pytest.skip(reason)
