@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "core/core.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,6 +253,27 @@ int share_take_bytes(struct share *share, struct shares *shares, const char *own
                      enum config_share kind, size_t bytes, struct error *err)
 {
     return take(share, shares, owner, kind, bytes, err);
+}
+
+size_t share_amount(const struct share *share)
+{
+    return share->amount;
+}
+
+int share_grow(struct share *share, size_t bytes, struct error *err)
+{
+    size_t before = share->amount;
+    int result = 0;
+
+    assert(share->kind == SHARE_BODIES && bytes >= before);
+    uncount(share);
+    share->amount = bytes;
+    if (is_above(share->accounts[0]->held[share->kind], bytes, BODIES_MAXIMUM)) {
+        result = refuse_bytes(share, BODIES_MAXIMUM, err);
+        share->amount = before;
+    }
+    count(share);
+    return result;
 }
 
 void share_shrink(struct share *share, size_t bytes)

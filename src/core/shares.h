@@ -40,6 +40,10 @@ int share_take_bytes(struct share *share, struct shares *shares, const char *own
 /* Of what is held only so many bytes are needed. */
 void share_shrink(struct share *share, size_t bytes);
 
+/* So many bytes are needed, more than before; -1 when its owner cannot have them. */
+int share_grow(struct share *share, size_t bytes, struct error *err);
+size_t share_amount(const struct share *share);
+
 /* Without asking: it exists already. For recovery. */
 void share_hold(struct share *share, struct shares *shares, const char *owner,
                 enum config_share kind);

@@ -10,22 +10,47 @@
 
 #include <stdlib.h>
 
-enum { HERE_MAXIMUM = 32 * 1024 }; /* bytes that are parsed on the loop */
+enum {
+    HERE_MAXIMUM = 32 * 1024,  /* bytes that are parsed on the loop */
+    CHUNKED_STEP = 256 * 1024, /* counted ahead of a body whose length is not known */
+};
 
 /* --- reading --------------------------------------------------------------------------------- */
+
+/* Of a body in chunks. */
+static void on_chunk(struct http_exchange *exchange, const uint8_t *data, size_t length)
+{
+    struct request *request = http_exchange_user(exchange);
+    struct buffer *chunks = &request->chunks;
+    struct error err = { 0 };
+
+    if (length == 0)
+        request->on_chunks(exchange, chunks);
+    else if (buffer_append(chunks, data, length) < 0)
+        error_set(&err, ERR_TOO_LARGE, "the body is larger than %zu bytes", chunks->maximum);
+    else if (chunks->length > share_amount(&request->bytes))
+        (void)share_grow(&request->bytes, chunks->length + CHUNKED_STEP, &err);
+    if (err.code)
+        request_fail(request, &err);
+}
 
 void request_read_body(struct request *request, size_t maximum, http_body_fn *on_body)
 {
     const struct http_head *head = http_exchange_head(request->exchange);
     const char *caller = str_is_empty(request->principal) ? request->owner : request->principal;
-    size_t bytes = head->chunked ? maximum : MIN((size_t)MAX(head->content_length, 0), maximum);
+    size_t bytes = head->chunked ? CHUNKED_STEP : (size_t)MAX(head->content_length, 0);
     struct error err = { 0 };
 
-    if (share_take_bytes(&request->bytes, request->core->shares, caller, SHARE_BODIES, bytes,
-                         &err) < 0)
+    if (share_take_bytes(&request->bytes, request->core->shares, caller, SHARE_BODIES,
+                         MIN(bytes, maximum), &err) < 0) {
         request_fail(request, &err);
-    else
+    } else if (head->chunked) {
+        request->chunks = BUFFER_INIT(maximum);
+        request->on_chunks = on_body;
+        http_exchange_stream_body(request->exchange, on_chunk);
+    } else {
         http_exchange_read_body(request->exchange, maximum, on_body);
+    }
 }
 
 void request_body_came(struct request *request, const struct buffer *body)

@@ -172,6 +172,7 @@ static void request_free(struct request *request)
     mask_free(request->secrets);
     free(request->audited);
     buffer_fini(&request->text);
+    buffer_fini(&request->chunks);
     json_decref(request->message);
     json_decref(request->body);
     free(request);

@@ -73,6 +73,8 @@ struct request {
     struct share share;            /* of the open requests of its principal */
     struct share bytes;            /* of the bodies that its principal sends */
     struct buffer text;            /* owned: a body that was parsed on a thread */
+    struct buffer chunks;          /* owned: a body whose length was not known */
+    http_body_fn *on_chunks;       /* with that */
     const struct buffer *raw_body; /* borrowed: of a route with a JSON body, once it was read */
     struct list stream;            /* in faces->streams, if it is one */
     struct list open;              /* in faces->requests, until the exchange is over */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a caller may ask for at most: the host's size, the operator's ceiling, and shares of one owner."""
+import contextlib
 import json
 import os
 import select
@@ -213,3 +214,32 @@ def test_the_bodies_of_one_owner_take_a_bounded_part_of_the_memory(make_daemon):
         connection.close()
     wait_for(lambda: daemon.api("POST", "/sessions", " " * size, headers={**on_behalf_of("ann"), "Content-Type": "application/json"}).status == 400,
              "its share is free again")
+
+
+def test_bodies_in_chunks_count_for_what_has_come_of_them(make_daemon):
+    """Their length is not known: many short ones may be open at a time, and long ones are bounded like the others."""
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+
+    def begin(data):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(30)
+        connection.connect(str(daemon.socket))
+        with contextlib.suppress(OSError):  # it may be refused while it is sent
+            connection.sendall(b"POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                               b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(data), data))
+        return connection
+
+    short = [begin(b'{"preload"') for _ in range(40)]
+    for connection in short:
+        connection.sendall(b"8\r\n: false}\r\n0\r\n\r\n")
+        assert b" 201 " in connection.recv(4096)
+        connection.close()
+    long = []
+    while len(long) < 20:
+        long.append(begin(b" " * (20 << 20)))
+        daemon.api("GET", "/whoami", expect=200)
+        if select.select([long[-1]], [], [], 0)[0]:
+            break
+    assert b" 429 " in long[-1].recv(4096) and 5 <= len(long) <= 8
+    for connection in long:
+        connection.close()
