@@ -233,6 +233,46 @@ static void add_mounts(struct config_mounts *mounts, const struct config_mounts 
     }
 }
 
+/* "unix:PATH" or "HOST:PORT" up to the next separator. */
+static bool begins_address(const char *text)
+{
+    size_t length = strcspn(text, " ,");
+    const char *colon = memrchr(text, ':', length);
+
+    if (str_starts_with(text, "unix:"))
+        return true;
+    return colon && colon + 1 < text + length && !memchr(text, '/', length) &&
+           strspn(colon + 1, "0123456789") == (size_t)(text + length - (colon + 1));
+}
+
+/* An option may hold several addresses, as the setting does. The path of a socket may hold spaces and
+ * commas, but hardly one with an address behind it. */
+static bool holds_several(const char *option)
+{
+    const char *rest = option;
+
+    while ((rest = strpbrk(rest, " ,"))) {
+        rest += strspn(rest, " ,");
+        if (begins_address(rest))
+            return true;
+    }
+    return false;
+}
+
+static int set_addresses(struct config *config, const char *const *options, struct error *err)
+{
+    scoped(buffer_fini) struct buffer joined = BUFFER_INIT(64 * 1024);
+    bool is_plain = true;
+
+    for (const char *const *option = options; *option; option++) {
+        is_plain = is_plain && !holds_several(*option);
+        buffer_appendf(&joined, "%s ", *option);
+    }
+    if (is_plain)
+        return config_set_list(config, "listen", options, "command line", err);
+    return config_set(config, "listen", buffer_text(&joined), "command line", err);
+}
+
 static int load_settings(struct daemon *daemon, struct error *err)
 {
     const struct daemon_options *options = daemon->options;
@@ -243,7 +283,7 @@ static int load_settings(struct daemon *daemon, struct error *err)
         if (config_set(&daemon->config, row->key, row->value, "command line", err) < 0)
             return -1;
     if (options->listen && *options->listen &&
-        config_set_list(&daemon->config, "listen", options->listen, "command line", err) < 0)
+        set_addresses(&daemon->config, options->listen, err) < 0)
         return -1;
     add_mounts(&daemon->config.sandbox.mounts, options->mounts);
     return config_check(&daemon->config, err);
