@@ -22,7 +22,9 @@ enum {
     PATIENCE_US = 30 * 1000 * 1000, /* of requests while there is no launcher */
 };
 
-static const struct backoff start_backoff_us = { .first = 100 * 1000, .most = 10 * 1000 * 1000 };
+/* Callers wait for a launcher that is killed again and again: not long, because a start takes
+ * milliseconds. */
+static const struct backoff start_backoff_us = { .first = 100 * 1000, .most = 1000 * 1000 };
 
 enum launcher_state {
     LAUNCHER_UP,
