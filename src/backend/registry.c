@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/str.h"
+#include "config/config.h"
 
 #define ROW(backend, launcher, text)    \
     { .name = #backend,                 \
@@ -19,6 +20,14 @@ const struct backend_row *backend_row_find(const char *name)
         if (str_equal(row->name, name))
             return row;
     return NULL;
+}
+
+bool backends_need_launcher(const struct config *config)
+{
+    for (const struct backend_row *row = backend_rows; row->name; row++)
+        if (row->needs_launcher && config_names_backend(config, row->name))
+            return true;
+    return false;
 }
 
 struct backend *backend_open(const char *name, const struct backend_options *options,

@@ -32,6 +32,9 @@ extern const struct backend_row backend_rows[];
 
 const struct backend_row *backend_row_find(const char *name); /* NULL when there is none */
 
+/* Whether the daemon of these settings starts the launcher. */
+bool backends_need_launcher(const struct config *config);
+
 #define BACKEND_DECLARE(name, ...)         \
     backend_check_fn name##_backend_check; \
     backend_open_fn name##_backend_open;

@@ -18,6 +18,7 @@
 #include "core/sandbox/sandbox.h"
 #include "daemon/confine.h"
 #include "daemon/member.h"
+#include "daemon/needed_calls.h"
 #include "daemon/notify.h"
 #include "daemon/place.h"
 #include "daemon/preflight.h"
@@ -376,17 +377,9 @@ static int confine(struct daemon *daemon, struct error *err)
     return 0;
 }
 
-static bool needs_launcher(const struct config *config)
-{
-    for (const struct backend_row *row = backend_rows; row->name; row++)
-        if (row->needs_launcher && config_names_backend(config, row->name))
-            return true;
-    return false;
-}
-
 static int start_launcher(struct daemon *daemon, struct error *err)
 {
-    if (!needs_launcher(&daemon->config))
+    if (!backends_need_launcher(&daemon->config))
         return 0;
     daemon->launcher = launcher_start(
         &(struct launcher_options){
@@ -419,7 +412,8 @@ static int read_secret(struct daemon *daemon, struct error *err)
 static int start_privileged(struct daemon *daemon, struct error *err)
 {
     daemon->started_as = geteuid();
-    if (process_check_files(err) < 0 ||
+    if (needed_calls_check(backends_need_launcher(&daemon->config), err) < 0 ||
+        process_check_files(err) < 0 ||
         identity_find(daemon->config.user, &daemon->identity, err) < 0)
         return -1;
     if (config_uses_engine(&daemon->config) && config_engine_socket(&daemon->config))

@@ -2,10 +2,12 @@
 #include "cli/operator/doctor.h"
 
 #include "backend/native/remedy.h"
+#include "backend/registry.h"
 #include "backend/report_kernel.h"
 #include "base/buffer.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "daemon/needed_calls.h"
 #include "daemon/privileges.h"
 
 #include <errno.h>
@@ -257,9 +259,24 @@ static void check_files(const struct doctor *doctor UNUSED, struct finding *find
                     (unsigned long long)limit.rlim_max, (unsigned long long)limit.rlim_max / 8);
 }
 
+static void check_calls(const struct doctor *doctor, struct finding *finding)
+{
+    struct error err = { 0 };
+
+    if (needed_calls_check(!doctor->config || backends_need_launcher(doctor->config), &err) < 0)
+        finding_set(finding, FINDING_FAIL, err.hint, "%s", err.message);
+    else
+        finding_set(finding, FINDING_OK, NULL, "all that a daemon needs can be called");
+}
+
 const struct check host_checks[] = {
-    { "kernel", check_kernel },     { "namespaces", check_namespaces },
-    { "overlayfs", check_overlay }, { "cgroups", check_cgroups },
-    { "landlock", check_landlock }, { "seccomp", check_seccomp },
-    { "open files", check_files },  { 0 },
+    { "kernel", check_kernel },
+    { "namespaces", check_namespaces },
+    { "overlayfs", check_overlay },
+    { "cgroups", check_cgroups },
+    { "landlock", check_landlock },
+    { "seccomp", check_seccomp },
+    { "system calls", check_calls },
+    { "open files", check_files },
+    { 0 },
 };

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that refuse one system call, as old kernels and the seccomp profiles of containers do: it works, or the call is named at the start with a remedy.
+Nothing is left."""
+import errno
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from conftest import SANDGLASS, wait_for
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can refuse a call and leave the rest as it is")
+
+
+def refusing(call, number):
+    return [sys.executable, pathlib.Path(__file__).with_name("refuse_call.py"), call, str(int(number))]
+
+
+def run(work, refuse, *command):
+    environment = {**os.environ, "SANDGLASS_URL": "", "SANDGLASS_CONFIG": "", "TMPDIR": str(work), "HOME": str(work), "XDG_RUNTIME_DIR": str(work)}
+    return subprocess.run([*refuse, SANDGLASS, *command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, env=environment)
+
+
+def users_of(work):
+    """Processes that have a file below the directory open."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            paths = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        except OSError:
+            continue
+        if any(path.startswith(str(work)) for path in paths):
+            found.append(pid)
+    return found
+
+
+def nothing_is_left(work):
+    wait_for(lambda: os.listdir(work) == [] and users_of(work) == [], "nothing is left of the private daemon")
+
+
+@as_root
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM], ids=["ENOSYS", "EPERM"])
+@pytest.mark.parametrize("call", ["pidfd_send_signal", "pidfd_open", "close_range", "execveat", "eventfd2", "epoll_create1", "accept4", "openat2"])
+def test_a_call_that_a_daemon_needs_is_named_at_the_start(work, call, number):
+    refuse = refusing(call, number)
+    for backend in ("native", "direct"):
+        result = run(work, refuse, "run", "--backend", backend, "--", "true")
+        assert result.returncode == 125 and f"refuses the system call {call}," in result.stderr, result
+        assert f"allow {call} in its seccomp profile" in result.stderr, result
+    nothing_is_left(work)
+
+
+@as_root
+def test_doctor_names_a_call_that_a_daemon_needs(work):
+    result = run(work, refusing("pidfd_send_signal", errno.ENOSYS), "doctor")
+    assert result.returncode == 1 and "fail  system calls     this host refuses the system call pidfd_send_signal" in result.stdout, result
+    assert "→ use Linux 5.11 or later; in a container: allow pidfd_send_signal" in result.stdout, result
+    nothing_is_left(work)
