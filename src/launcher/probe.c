@@ -37,6 +37,17 @@ static int attempt_procfs(void)
     return mount_make("proc", none, 0) < 0 ? errno : 0;
 }
 
+/* The launcher goes to namespaces and comes back, and could not go on where it does not come back.
+ * The arguments are invalid: a host that allows the call says that. */
+static int attempt_calls(struct fail *fail)
+{
+    if (setns(-1, 0) < 0 && errno != EBADF)
+        return fail_sys(fail, "enter a namespace (setns)");
+    if (syscall(SYS_chroot, NULL) < 0 && errno != EFAULT)
+        return fail_sys(fail, "change the root (chroot)");
+    return 0;
+}
+
 int probe_native(const struct context *context, struct fail *fail)
 {
     int userns;
@@ -46,6 +57,8 @@ int probe_native(const struct context *context, struct fail *fail)
         return fail_set(fail, "the capability SYS_PTRACE is missing", EPERM);
     if (context->root && !power_administers_networks())
         return fail_set(fail, "the capability NET_ADMIN is missing", EPERM);
+    if (attempt_calls(fail) < 0)
+        return -1;
     error = run_in_pid_namespace(attempt_procfs);
     if (error)
         return fail_set(fail, "mount /proc (the one here is masked)", error);

@@ -58,3 +58,16 @@ def test_doctor_names_a_call_that_a_daemon_needs(work):
     assert result.returncode == 1 and "fail  system calls     this host refuses the system call pidfd_send_signal" in result.stdout, result
     assert "→ use Linux 5.11 or later; in a container: allow pidfd_send_signal" in result.stdout, result
     nothing_is_left(work)
+
+
+@as_root
+@pytest.mark.parametrize("call", ["setns", "chroot"])
+def test_a_call_that_walls_need_is_named_and_direct_sandboxes_work(work, call):
+    refuse = refusing(call, errno.EPERM)
+    result = run(work, refuse, "run", "--", "true")
+    assert result.returncode == 125 and "native sandboxes: " in result.stderr and f"({call})" in result.stderr, result
+    result = run(work, refuse, "doctor")
+    assert result.returncode == 1 and f"({call})" in result.stdout and f"{call}, " in result.stdout, result
+    result = run(work, refuse, "run", "--backend", "direct", "--", "echo", "hello")
+    assert (result.returncode, result.stdout) == (0, "hello\n"), result
+    nothing_is_left(work)

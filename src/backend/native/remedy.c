@@ -58,6 +58,6 @@ const char *native_remedy(const char *missing)
         if (file_says(settings[i].path, settings[i].value))
             return settings[i].remedy;
     }
-    return "in a container: allow unshare, clone and mount in its seccomp profile "
-           "(--security-opt seccomp=unconfined), or run it with --privileged";
+    return "in a container: allow unshare, setns, chroot, clone and mount in its seccomp "
+           "profile (--security-opt seccomp=unconfined), or run it with --privileged";
 }
