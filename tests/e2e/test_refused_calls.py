@@ -71,3 +71,24 @@ def test_a_call_that_walls_need_is_named_and_direct_sandboxes_work(work, call):
     result = run(work, refuse, "run", "--backend", "direct", "--", "echo", "hello")
     assert (result.returncode, result.stdout) == (0, "hello\n"), result
     nothing_is_left(work)
+
+
+@as_root
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM], ids=["ENOSYS", "EPERM"])
+@pytest.mark.parametrize("backend", ["native", "direct"])
+def test_output_comes_without_splice(work, backend, number):
+    result = run(work, refusing("splice", number), "run", "--backend", backend, "--", "sh", "-c", "seq 100000; echo bad >&2; exit 3")
+    assert (result.returncode, result.stderr) == (3, "bad\n"), result.stderr
+    assert result.stdout == "".join(f"{i}\n" for i in range(1, 100001))
+    nothing_is_left(work)
+
+
+@as_root
+@pytest.mark.parametrize("backend", ["native", "direct"])
+def test_files_are_kept_without_splice(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"pool": {"size": 0}}, prefix=refusing("splice", errno.ENOSYS))
+    session = daemon.session(keep_files=True)
+    assert daemon.execute(session, command="head -c 3000000 /dev/zero >big; echo end >>big; sha256sum <big")["exit_code"] == 0
+    daemon.api("POST", f"/sessions/{session}/sandbox/teardown", {}, expect=202)
+    wait_for(lambda: daemon.api("GET", f"/sessions/{session}").json["sandbox"]["state"] == "none", "the sandbox is gone")
+    assert daemon.execute(session, command="stat -c %s big; tail -n 1 big | tr -d '\\0'")["stdout"] == "3000004\nend\n"

@@ -125,7 +125,7 @@ static ssize_t take_some(struct spool *spool, size_t room)
         spool->stored += (uint64_t)count;
     if (count >= 0 || errno == EAGAIN || errno == EINTR)
         return count;
-    if (errno == EINVAL)
+    if (errno == EINVAL || errno == ENOSYS || errno == EPERM)
         spool->kind = SOURCE_COPIED;
     else
         error_sys(&spool->error, "write the spool %s", spool->options.name);

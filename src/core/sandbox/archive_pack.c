@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -154,11 +155,28 @@ static int check_room(struct archive_work *work)
     return 0;
 }
 
+/* Where the host refuses splice(2). */
+static ssize_t copy_piece(const struct archive_work *work)
+{
+    static char piece[PIECE]; /* one loop, one thread */
+    struct pollfd ready = { .fd = work->stream.fd, .events = POLLIN };
+    ssize_t count;
+
+    if (poll(&ready, 1, 0) == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    count = read(work->stream.fd, piece, sizeof(piece));
+    return count > 0 && fd_write_all(work->file, piece, (size_t)count) < 0 ? -1 : count;
+}
+
 /* From the pipe into the file without passing through us; 1 at its end. */
 static int take_piece(struct archive_work *work)
 {
     ssize_t count = splice(work->stream.fd, NULL, work->file, NULL, PIECE, SPLICE_F_NONBLOCK);
 
+    if (count < 0 && (errno == ENOSYS || errno == EPERM))
+        count = copy_piece(work);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (count < 0)
