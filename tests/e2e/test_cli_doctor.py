@@ -34,6 +34,20 @@ def test_the_reason_of_a_backend_that_fails_is_told(work):
     assert checks["sandbox: direct"]["status"] == "info" and "does not support mounts" in checks["sandbox: direct"]["detail"]
 
 
+SILENT_ECHO = """
+mount --bind /usr/bin/true /usr/bin/echo
+exec "$1" doctor --config "$2/settings.yaml"
+"""
+
+
+@as_root
+def test_the_output_of_the_program_in_the_sandbox_has_to_come_back(work):
+    (work / "settings.yaml").write_text(f"state_dir: {work}/state\nruntime_dir: {work}/run\ninstance: {INSTANCE}-doctor\nsandbox.backend: direct\n")
+    result = subprocess.run(["unshare", "-m", "sh", "-c", SILENT_ECHO, "sh", SANDGLASS, work], capture_output=True, text=True, timeout=120,
+                            env={**os.environ, "SANDGLASS_URL": "", "TMPDIR": str(work)})
+    assert result.returncode == 1 and "fail  sandbox          the backend direct cannot create one: output of a program in it is lost" in result.stdout, result
+
+
 def limited(work, limit, *command, user=()):
     return subprocess.run(["prlimit", limit, *user, SANDGLASS, *command], capture_output=True, text=True, timeout=120,
                           env={**os.environ, "SANDGLASS_URL": "", "TMPDIR": str(work), "HOME": str(work), "XDG_RUNTIME_DIR": str(work), "SANDGLASS_CONFIG": ""})

@@ -177,22 +177,31 @@ static bool is_used(const struct doctor *doctor, const char *backend)
     return doctor->config && config_offers_backend(doctor->config, backend);
 }
 
+static const char word[] = "sandglass"; /* that the program in the sandbox prints */
+
+/* The ends of pipes that a child has as its standard output and error. */
+struct child_ends {
+    int output;
+    int error;
+};
+
 /* In the child: `run` uses the daemon that is there, or a private one; a private one for a backend that
  * the daemon does not offer. */
-static void run_true(const struct doctor *doctor, const char *backend, int output)
+static void run_echo(const struct doctor *doctor, const char *backend,
+                     const struct child_ends *ends)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     (void)dup2(null, STDIN_FILENO);
-    (void)dup2(null, STDOUT_FILENO);
-    (void)dup2(output, STDERR_FILENO);
+    (void)dup2(ends->output, STDOUT_FILENO);
+    (void)dup2(ends->error, STDERR_FILENO);
     if (doctor->config->path)
         (void)setenv("SANDGLASS_CONFIG", doctor->config->path, 1);
     if (!is_used(doctor, backend))
         execl("/proc/self/exe", "sandglass", "run", "--private", "--backend", backend, "--timeout",
-              "30s", "--", "true", NULL);
+              "30s", "--", "echo", word, NULL);
     execl("/proc/self/exe", "sandglass", "run", "--backend", backend, "--timeout", "30s", "--",
-          "true", NULL);
+          "echo", word, NULL);
     _exit(127);
 }
 
@@ -200,6 +209,7 @@ static void run_true(const struct doctor *doctor, const char *backend, int outpu
 struct refusal {
     char message[200];
     char hint[256];
+    char output[32]; /* the beginning of what the program printed, without the end of the line */
 };
 
 static void read_refusal(int fd, struct refusal *refusal)
@@ -226,34 +236,58 @@ static void read_refusal(int fd, struct refusal *refusal)
         fclose(stream);
 }
 
-/* The body of a child process; it does not return. The parent reads `output`, its standard
- * error. */
-typedef void child_fn(const struct doctor *doctor, const char *backend, int output);
+static void read_output(int fd, struct refusal *refusal)
+{
+    ssize_t count = read(fd, refusal->output, sizeof(refusal->output) - 1);
+
+    refusal->output[count > 0 ? count : 0] = '\0';
+    refusal->output[strcspn(refusal->output, "\n")] = '\0';
+}
+
+/* The body of a child process; it does not return. The parent reads what is written to `ends`. */
+typedef void child_fn(const struct doctor *doctor, const char *backend,
+                      const struct child_ends *ends);
 
 /* True: the child has exited with 0. */
 static bool run_child(child_fn *child, const struct doctor *doctor, const char *backend,
                       struct refusal *refusal)
 {
-    int pipes[2];
+    int errors[2];
+    int outputs[2];
     int status = 0;
     pid_t pid;
 
-    if (pipe2(pipes, O_CLOEXEC) < 0) {
+    if (pipe2(errors, O_CLOEXEC) < 0 || pipe2(outputs, O_CLOEXEC) < 0) {
         *refusal = (struct refusal){ .message = "no pipe can be made" };
         return false;
     }
     pid = fork();
     if (pid == 0)
-        child(doctor, backend, pipes[1]);
-    close(pipes[1]);
-    read_refusal(pipes[0], refusal);
+        child(doctor, backend, &(struct child_ends){ outputs[1], errors[1] });
+    close(errors[1]);
+    close(outputs[1]);
+    read_refusal(errors[0], refusal);
+    read_output(outputs[0], refusal);
+    close(outputs[0]);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Parts that look well are no proof: one sandbox is made, and a program runs in it. A daemon starts
- * without the backends that are not its default. */
+/* Parts that look well are no proof: one sandbox is made, a program runs in it, and its output
+ * comes back. */
+static bool has_sandbox(const struct doctor *doctor, const char *backend, struct refusal *refusal)
+{
+    if (!run_child(run_echo, doctor, backend, refusal))
+        return false;
+    if (str_equal(refusal->output, word))
+        return true;
+    if (!*refusal->message)
+        snprintf(refusal->message, sizeof(refusal->message), "output of a program in it is lost");
+    return false;
+}
+
+/* A daemon starts without the backends that are not its default. */
 static void try_sandbox(const struct doctor *doctor, const char *backend, struct finding *finding)
 {
     bool is_in_use = is_used(doctor, backend);
@@ -261,12 +295,12 @@ static void try_sandbox(const struct doctor *doctor, const char *backend, struct
 
     if (!doctor->config)
         finding_set(finding, FINDING_FAIL, NULL, "not tested");
-    else if (run_child(run_true, doctor, backend, &refusal))
+    else if (has_sandbox(doctor, backend, &refusal))
         finding_set(finding, is_in_use ? FINDING_OK : FINDING_INFO,
                     is_in_use || str_equal(backend, "direct")
                         ? NULL
                         : "name it in sandbox.backends to let sessions use it",
-                    "the backend %s created one, and 'true' ran in it%s", backend,
+                    "the backend %s created one, and a program printed in it%s", backend,
                     is_in_use ? "" : "; it is not enabled");
     else
         finding_set(finding,
@@ -338,13 +372,14 @@ void doctor_check_other_backends(const struct doctor *doctor, doctor_report_fn *
 
 /* In the child: a private daemon with this backend, which need not be that of the pod's own daemon,
  * makes a sandbox before it serves. */
-static void start_private(const struct doctor *doctor UNUSED, const char *backend, int output)
+static void start_private(const struct doctor *doctor UNUSED, const char *backend,
+                          const struct child_ends *ends)
 {
     struct daemon_setting settings[] = { { "sandbox.backend", backend }, { 0 } };
     struct private_daemon daemon = { .leash_fd = -1 };
     struct error err;
 
-    (void)dup2(output, STDERR_FILENO);
+    (void)dup2(ends->error, STDERR_FILENO);
     if (daemon_start_private(&daemon, settings, &err) < 0)
         _exit(EXIT_FAILURE);
     daemon_stop_private(&daemon);
