@@ -70,3 +70,14 @@ def test_it_is_gone_when_run_is_killed(work, environment, how):
     program.wait(30)
     program.stdout.close()
     wait_for(lambda: os.listdir(work) == [], "nothing is left of the private daemon")
+
+
+@pytest.mark.parametrize("closed, code, output, message", [("<&-", 0, "out\n", "err\n"), (">&-", 125, "", "write stdout: Bad file descriptor"),
+                                                           ("2>&-", 0, "out\n", ""), ("<&- >&- 2>&-", 125, "", "")])
+def test_standard_descriptors_may_be_closed(work, environment, closed, code, output, message):
+    """Their numbers do not go to sockets and files of the command, which the output would then be written to."""
+    environment.pop("SANDGLASS_URL")
+    environment["XDG_RUNTIME_DIR"] = str(work)
+    result = subprocess.run(["sh", "-c", f'exec "$0" run -- sh -c "echo out; echo err >&2" {closed}', SANDGLASS], env=environment, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout) == (code, output) and message in result.stderr, result
+    assert os.listdir(work) == []
