@@ -271,6 +271,24 @@ static void on_refuse(struct deferred *deferred)
     call_finish(container_of(deferred, struct call, refusal));
 }
 
+/* An ordinary user, and a host without nft, can give sandboxes no network of their own. */
+static int check_network(const struct launched_backend *launched, const struct sandbox_spec *spec,
+                         struct error *err)
+{
+    uint32_t features = launcher_host(launched->launcher)->features;
+
+    if (launched->mode != LAUNCH_NATIVE || spec->network.mode != NETWORK_OPEN ||
+        features & LAUNCH_HAS_NETWORK_OPEN)
+        return 0;
+    error_set(err, ERR_BACKEND, "network: sandboxes cannot have one here: %s",
+              features & LAUNCH_HAS_ROOT ? "the program /usr/sbin/nft is missing"
+                                         : "the daemon was not started by root");
+    err->retryable = false;
+    return error_hint(err, features & LAUNCH_HAS_ROOT
+                               ? "install the package nftables and restart the daemon"
+                               : "start the daemon as root");
+}
+
 static int fill_create(struct launched_backend *launched, const struct sandbox_spec *spec,
                        struct launch_create *message, struct error *err)
 {
@@ -280,6 +298,8 @@ static int fill_create(struct launched_backend *launched, const struct sandbox_s
         .network = spec->network.mode == NETWORK_OPEN ? LAUNCH_NETWORK_OPEN : LAUNCH_NETWORK_NONE,
     };
     snprintf(message->id, sizeof(message->id), "%s", spec->id);
+    if (check_network(launched, spec, err) < 0)
+        return -1;
     if (!name_template(launched, spec->source.name, message->template_name))
         return error_named(err, ERR_CONFLICT, "template_unknown", "unknown template \"%s\"",
                            spec->source.name);

@@ -316,6 +316,9 @@ int launcher_error(const struct launch_reply *reply, const char *what, struct er
         err->retryable = may_pass(reply->error);
         err->name[0] = '\0';
         snprintf(err->name, sizeof(err->name), "%s", error_code_name(err->code));
+        if (reply->error == EROFS)
+            error_hint(err, "have that directory on a file system that can be written to, for "
+                            "example a tmpfs at /run");
     }
     return -1;
 }

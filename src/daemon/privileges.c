@@ -36,6 +36,7 @@ static int has_power(struct error *err)
     map = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
     if (map < 0 || read(map, text, sizeof(text) - 1) <= 0) {
         error_sys(err, "find out whether root is in a user namespace: read /proc/self/uid_map");
+        error_hint(err, "mount /proc: mount -t proc proc /proc");
         return -1;
     }
     /* Only the first user namespace maps all ids. */

@@ -118,7 +118,7 @@ int uid_blocks_open(struct uid_blocks *blocks, uint32_t ranges, int state, bool 
     blocks->dir = open_directory();
     blocks->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (blocks->dir < 0 || blocks->root < 0 || find_path(blocks, state) < 0)
-        return fail_sys(fail, "open the blocks of user ids");
+        return fail_sys(fail, "keep user ids in /run/sandglass/uids");
     for (uint32_t block = 0; block < blocks->count; block++)
         blocks->locks[block] = lock_block(blocks, block, true);
     return 0;

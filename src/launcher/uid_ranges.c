@@ -49,7 +49,7 @@ int uid_ranges_take(struct uid_ranges *ranges)
 int uid_ranges_fail(struct fail *fail)
 {
     return errno == EAGAIN ? fail_set(fail, "all uid ranges are in use", EAGAIN)
-                           : fail_sys(fail, "take a range of user ids");
+                           : fail_sys(fail, "keep user ids in /run/sandglass/uids");
 }
 
 void uid_ranges_close(struct uid_ranges *ranges)

@@ -265,3 +265,23 @@ def test_a_host_without_devices_is_told_which_one_is_missing(work):
                             timeout=60, env={**os.environ, "SANDGLASS_URL": ""})
     assert "run 125" in result.stdout and "doctor 1" in result.stdout, result
     assert "mknod -m 666 /dev/null c 1 3" in result.stderr and "mknod -m 666 /dev/null c 1 3" in result.stdout, result
+
+
+def on_a_host(work, change, *command):
+    """Runs the command after the change of a mount namespace of its own."""
+    return subprocess.run(["unshare", "-m", "sh", "-c", f'{change} && exec "$@"', "sh", SANDGLASS, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                          cwd="/", env={**os.environ, "SANDGLASS_URL": "", "SANDGLASS_CONFIG": "", "TMPDIR": str(work), "XDG_RUNTIME_DIR": str(work), "HOME": str(work)})
+
+
+@as_root
+@pytest.mark.parametrize("change, command, message, remedy", [
+    ("mount -t tmpfs none /usr/sbin", ["run", "--network", "open"], "/usr/sbin/nft is missing", "install the package nftables"),
+    ("mount -t tmpfs none /proc", ["run"], "/proc/self/uid_map", "mount -t proc proc /proc"),
+    ("mount -t tmpfs -o ro none /run", ["run"], "/run/sandglass/uids: Read-only file system", "a tmpfs at /run"),
+], ids=["no-nft", "no-proc", "read-only-run"])
+def test_what_a_host_lacks_is_told_with_a_remedy(work, change, command, message, remedy):
+    result = on_a_host(work, change, *command, "--", "true")
+    assert result.returncode == 125 and message in result.stderr and remedy in result.stderr and "in time" not in result.stderr, result
+    result = on_a_host(work, change, "doctor")
+    assert message in result.stdout and remedy in result.stdout, result
+    assert os.listdir(work) == []

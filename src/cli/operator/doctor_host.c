@@ -269,14 +269,25 @@ static void check_calls(const struct doctor *doctor, struct finding *finding)
         finding_set(finding, FINDING_OK, NULL, "all that a daemon needs can be called");
 }
 
+/* What sandboxes with an open network take. */
+static void check_network(const struct doctor *doctor UNUSED, struct finding *finding)
+{
+    static const char nft[] = "/usr/sbin/nft";
+
+    if (geteuid() != 0)
+        finding_set(finding, FINDING_WARN, "run the daemon as root",
+                    "sandboxes have no network: a daemon of an ordinary user cannot give them one");
+    else if (access(nft, X_OK) < 0)
+        finding_set(finding, FINDING_WARN, "install the package nftables",
+                    "sandboxes have no network: %s is missing", nft);
+    else
+        finding_set(finding, FINDING_OK, NULL, "sandboxes can have one, with %s", nft);
+}
+
 const struct check host_checks[] = {
-    { "kernel", check_kernel },
-    { "namespaces", check_namespaces },
-    { "overlayfs", check_overlay },
-    { "cgroups", check_cgroups },
-    { "landlock", check_landlock },
-    { "seccomp", check_seccomp },
-    { "system calls", check_calls },
-    { "open files", check_files },
-    { 0 },
+    { "kernel", check_kernel },      { "namespaces", check_namespaces },
+    { "overlayfs", check_overlay },  { "cgroups", check_cgroups },
+    { "landlock", check_landlock },  { "seccomp", check_seccomp },
+    { "system calls", check_calls }, { "network", check_network },
+    { "open files", check_files },   { 0 },
 };

@@ -202,6 +202,7 @@ static void run_echo(const struct doctor *doctor, const char *backend,
               "30s", "--", "echo", word, NULL);
     execl("/proc/self/exe", "sandglass", "run", "--backend", backend, "--timeout", "30s", "--",
           "echo", word, NULL);
+    dprintf(STDERR_FILENO, "sandglass: execute /proc/self/exe: %s\n", strerror(errno));
     _exit(127);
 }
 

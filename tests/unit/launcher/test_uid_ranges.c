@@ -70,7 +70,7 @@ static void a_lack_of_descriptors_is_not_a_lack_of_ranges(void **state)
     assert_int_equal(slot, UID_RANGE_NONE);
     errno = reason;
     assert_int_equal(uid_ranges_fail(&fail), -1);
-    assert_string_equal(fail.step, "take a range of user ids");
+    assert_string_equal(fail.step, "keep user ids in /run/sandglass/uids");
     assert_int_equal(fail.error, EMFILE);
     assert_int_not_equal(uid_ranges_take(&ranges), UID_RANGE_NONE);
 }
