@@ -139,12 +139,18 @@ static int remove_stale_socket(const struct address *address, struct error *err)
 
     if (lstat(path, &status) < 0)
         return errno == ENOENT ? 0 : error_sys(err, "look at %s", path);
-    if (!S_ISSOCK(status.st_mode))
-        return error_set(err, ERR_CONFLICT, "%s exists and is not a socket", path);
-    if (status.st_uid != geteuid())
-        return error_set(err, ERR_CONFLICT, "the socket %s belongs to another user", path);
-    if (socket_is_alive(address))
-        return error_set(err, ERR_CONFLICT, "another process listens on %s", path);
+    if (!S_ISSOCK(status.st_mode)) {
+        error_set(err, ERR_CONFLICT, "%s exists and is not a socket", path);
+        return error_hint(err, "remove it, or choose another path: --listen or listen");
+    }
+    if (status.st_uid != geteuid()) {
+        error_set(err, ERR_CONFLICT, "the socket %s belongs to another user", path);
+        return error_hint(err, "remove it, or choose another path: --listen or listen");
+    }
+    if (socket_is_alive(address)) {
+        error_set(err, ERR_CONFLICT, "another process listens on %s", path);
+        return error_hint(err, "stop that process, or choose another path: --listen or listen");
+    }
     if (unlink(path) < 0 && errno != ENOENT)
         return error_sys(err, "remove the stale socket %s", path);
     return 0;

@@ -83,7 +83,7 @@ def test_a_file_where_the_socket_goes_stays(work):
     os.chmod(place, 0o777)
     (place / "s.sock").write_text("precious")
     result = serve(work, "--state", work / "state", "--listen", f"unix:{place}/s.sock")
-    assert result.returncode != 0 and "not a socket" in result.stderr
+    assert result.returncode != 0 and "not a socket" in result.stderr and "remove it, or choose another path" in result.stderr
     assert (place / "s.sock").read_text() == "precious"
 
 
@@ -96,8 +96,21 @@ def test_a_socket_of_somebody_else_stays(work):
         other.bind(str(place / "s.sock"))  # nobody listens any more
     before = facts(place / "s.sock")
     result = serve(work, "--state", work / "state", "--listen", f"unix:{place}/s.sock")
-    assert result.returncode != 0 and "another user" in result.stderr
+    assert result.returncode != 0 and "another user" in result.stderr and "remove it, or choose another path" in result.stderr
     assert facts(place / "s.sock") == before
+
+
+def test_a_socket_that_is_in_use_stays(work):
+    place = work / "place"
+    place.mkdir()
+    os.chmod(place, 0o777)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(place / "s.sock"))
+        other.listen()
+        if os.geteuid() == 0:
+            os.chown(place / "s.sock", 62420, 62420)  # the daemon without a user of its own
+        result = serve(work, "--state", work / "state", "--listen", f"unix:{place}/s.sock", "--set", "user=no-such-user")
+    assert result.returncode != 0 and "another process listens" in result.stderr and "stop that process" in result.stderr, result
 
 
 @as_root
