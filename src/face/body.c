@@ -15,6 +15,11 @@ enum {
     CHUNKED_STEP = 256 * 1024, /* counted ahead of a body whose length is not known */
 };
 
+static const char *caller_of(const struct request *request)
+{
+    return str_is_empty(request->principal) ? request->owner : request->principal;
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
 
 /* Of a body in chunks. */
@@ -37,11 +42,10 @@ static void on_chunk(struct http_exchange *exchange, const uint8_t *data, size_t
 void request_read_body(struct request *request, size_t maximum, http_body_fn *on_body)
 {
     const struct http_head *head = http_exchange_head(request->exchange);
-    const char *caller = str_is_empty(request->principal) ? request->owner : request->principal;
     size_t bytes = head->chunked ? CHUNKED_STEP : (size_t)MAX(head->content_length, 0);
     struct error err = { 0 };
 
-    if (share_take_bytes(&request->bytes, request->core->shares, caller, SHARE_BODIES,
+    if (share_take_bytes(&request->bytes, request->core->shares, caller_of(request), SHARE_BODIES,
                          MIN(bytes, maximum), &err) < 0) {
         request_fail(request, &err);
     } else if (head->chunked) {
@@ -60,12 +64,18 @@ void request_body_came(struct request *request, const struct buffer *body)
 
 /* --- parsing --------------------------------------------------------------------------------- */
 
+/* One thread parses all large bodies. They take turns by the bytes that their callers have sent, so
+ * that a caller with many of them delays the one of another caller by one at most. */
 struct parsing {
     struct job job;
+    struct list waiting;     /* in faces->parsings, by `start` */
     struct request *request; /* borrowed */
+    struct body_format format;
     request_json_fn *then;
     struct buffer text;
-    json_t *document; /* owned */
+    struct share bytes; /* until the text is released, which may be after the client has left */
+    uint64_t start;     /* its place in the queue, in bytes */
+    json_t *document;   /* owned */
     struct error err;
 };
 
@@ -74,50 +84,118 @@ static void parse(struct job *job)
 {
     struct parsing *parsing = container_of(job, struct parsing, job);
 
-    parsing->document = json_read_request(parsing->text.data, parsing->text.length, &parsing->err);
+    parsing->document = parsing->format.read(&parsing->format, &parsing->text, &parsing->err);
 }
 
+static void parsing_free(struct parsing *parsing)
+{
+    json_decref(parsing->document);
+    buffer_fini(&parsing->text);
+    share_give(&parsing->bytes);
+    free(parsing);
+}
+
+/* The next one whose client is still there. */
+static struct parsing *next_parsing(struct faces *faces)
+{
+    struct parsing *parsing;
+
+    while ((parsing = list_first(&faces->parsings, struct parsing, waiting))) {
+        list_remove(&parsing->waiting);
+        if (parsing->request->exchange)
+            return parsing;
+        (void)request_finish(parsing->request);
+        parsing_free(parsing);
+    }
+    return NULL;
+}
+
+static void parse_next(struct faces *faces)
+{
+    faces->parsing = next_parsing(faces);
+    if (faces->parsing)
+        worker_submit(faces->parser, &faces->parsing->job);
+}
+
+/* A request may have been answered meanwhile, by faces_refuse_open(). */
 static void on_parsed(struct job *job)
 {
     struct parsing *parsing = container_of(job, struct parsing, job);
     struct request *request = parsing->request;
 
-    if (request_finish(request)) {
-        json_decref(parsing->document);
-        buffer_fini(&parsing->text);
-    } else {
+    parse_next(request->faces);
+    if (!request_finish(request) && !http_exchange_status(request->exchange)) {
         request->text = parsing->text;
         request->raw_body = &request->text;
-        parsing->then(request, parsing->document, &parsing->err);
+        request->bytes = parsing->bytes;
+        parsing->text = (struct buffer){ 0 };
+        parsing->bytes = (struct share){ 0 };
+        parsing->then(request, steal_ptr(&parsing->document), &parsing->err);
     }
-    free(parsing);
+    parsing_free(parsing);
 }
 
-static void parse_on_thread(struct request *request, struct buffer *body, request_json_fn *then)
+/* Behind all of the same caller, and before what others have waiting beyond that. */
+static void queue_parsing(struct faces *faces, struct parsing *parsing)
+{
+    const char *caller = caller_of(parsing->request);
+    struct parsing *other = faces->parsing;
+
+    parsing->start = other ? other->start : 0;
+    if (other && str_equal(caller_of(other->request), caller))
+        parsing->start += other->text.length;
+    list_for_each (other, &faces->parsings, waiting)
+        if (str_equal(caller_of(other->request), caller))
+            parsing->start = MAX(parsing->start, other->start + other->text.length);
+    list_for_each (other, &faces->parsings, waiting)
+        if (other->start > parsing->start)
+            break;
+    list_append(&other->waiting, &parsing->waiting);
+}
+
+static void parse_on_thread(struct request *request, struct buffer *body,
+                            const struct body_format *format, request_json_fn *then)
 {
     struct faces *faces = request->faces;
     struct parsing *parsing = xnew(struct parsing);
 
     parsing->job = (struct job){ .run = parse, .done = on_parsed };
     parsing->request = request;
+    parsing->format = *format;
     parsing->then = then;
     parsing->text = *body;
     *body = (struct buffer){ 0 };
+    parsing->bytes = request->bytes;
+    request->bytes = (struct share){ 0 };
     if (!faces->parser)
         faces->parser = worker_new(faces->parts.loop, 1, "parser");
     request_begin(request);
-    worker_submit(faces->parser, &parsing->job);
+    queue_parsing(faces, parsing);
+    if (!faces->parsing)
+        parse_next(faces);
 }
 
-void request_parse_body(struct request *request, struct buffer *body, request_json_fn *then)
+void request_parse_body_as(struct request *request, struct buffer *body,
+                           const struct body_format *format, request_json_fn *then)
 {
     struct error err = { 0 };
 
     request_body_came(request, body);
-    if (body->length > HERE_MAXIMUM) {
-        parse_on_thread(request, body, then);
+    if (body->length > HERE_MAXIMUM || (format->is_compressed && body->length)) {
+        parse_on_thread(request, body, format, then);
         return;
     }
     request->raw_body = body;
-    then(request, body->length ? json_read(body->data, body->length, &err) : json_object(), &err);
+    then(request, format->read(format, body, &err), &err);
+}
+
+static json_t *read_json(const struct body_format *format UNUSED, const struct buffer *text,
+                         struct error *err)
+{
+    return text->length ? json_read_request(text->data, text->length, err) : json_object();
+}
+
+void request_parse_body(struct request *request, struct buffer *body, request_json_fn *then)
+{
+    request_parse_body_as(request, body, &(struct body_format){ .read = read_json }, then);
 }

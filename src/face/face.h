@@ -41,6 +41,7 @@ struct core;
 struct error;
 struct home_cache;
 struct http_exchange;
+struct parsing;
 struct relay;
 struct http_head;
 
@@ -111,6 +112,8 @@ struct faces {
     struct list requests;      /* struct request: all that are open */
     struct home_cache *homes;  /* owned; NULL without a cluster */
     struct worker *parser;     /* owned; of large bodies, NULL before the first */
+    struct parsing *parsing;   /* owned: the body that it parses, or NULL */
+    struct list parsings;      /* struct parsing: the bodies that wait for it */
 };
 
 struct faces *faces_new(const struct faces_parts *parts);

@@ -42,6 +42,7 @@ struct faces *faces_new(const struct faces_parts *parts)
     faces->parts = *parts;
     list_init(&faces->streams);
     list_init(&faces->requests);
+    list_init(&faces->parsings);
     for (const struct face_entry *entry = parts->faces; entry->face; entry++) {
         faces->entries = xrealloc(faces->entries, faces->entry_count + 1, sizeof(*faces->entries));
         faces->entries[faces->entry_count++] = *entry;

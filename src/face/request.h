@@ -128,6 +128,16 @@ void request_body_came(struct request *request, const struct buffer *body);
 typedef void request_json_fn(struct request *request, json_t *document, const struct error *err);
 void request_parse_body(struct request *request, struct buffer *body, request_json_fn *then);
 
+/* The same for a body that is not plain JSON. */
+struct body_format {
+    /* Pure: it may run on a thread. NULL when the text cannot be read. */
+    json_t *(*read)(const struct body_format *format, const struct buffer *text, struct error *err);
+    const void *schema; /* borrowed, static */
+    bool is_binary, is_envelope, is_compressed;
+};
+void request_parse_body_as(struct request *request, struct buffer *body,
+                           const struct body_format *format, request_json_fn *then);
+
 /* --- what was asked -------------------------------------------------------------------------- */
 
 /* For whom the request acts; borrowed from it. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a caller may ask for at most: the host's size, the operator's ceiling, and shares of one owner."""
 import contextlib
+import gzip
 import json
 import os
 import select
@@ -169,6 +170,11 @@ def test_limits_that_would_not_hold_are_neither_taken_nor_claimed(make_daemon, w
 # --- bodies of requests ---------------------------------------------------------------------------
 
 
+def peak_kib(daemon):
+    with open(f"/proc/{daemon.process.pid}/status") as status:
+        return int(next(line for line in status if line.startswith("VmHWM")).split()[1])
+
+
 def send(daemon, path, body, length=None, owner="ann"):
     """Sends a request and does not wait for its answer."""
     connection = socket.socket(socket.AF_UNIX)
@@ -195,8 +201,7 @@ def test_a_body_of_many_values_is_refused(make_daemon):
     for path in ("/api/v1/sessions", "/mcp"):
         answer = daemon.request("POST", path, many, headers={"Content-Type": "application/json", "Accept": "application/json, text/event-stream"})
         assert answer.status == 413 and answer.json["error"]["code"] == (-32700 if path == "/mcp" else "request_too_large"), answer.body
-    peak = next(line for line in open(f"/proc/{daemon.process.pid}/status") if line.startswith("VmHWM"))
-    assert int(peak.split()[1]) < 200 * 1024, peak
+    assert peak_kib(daemon) < 200 * 1024
 
 
 def test_the_bodies_of_one_owner_take_a_bounded_part_of_the_memory(make_daemon):
@@ -243,3 +248,46 @@ def test_bodies_in_chunks_count_for_what_has_come_of_them(make_daemon):
     assert b" 429 " in long[-1].recv(4096) and 5 <= len(long) <= 8
     for connection in long:
         connection.close()
+
+
+def test_bodies_whose_clients_have_left_take_a_bounded_part_of_the_memory(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    large = json.dumps({"labels": "x" * (20 << 20)}).encode()
+    for round in range(40):
+        with contextlib.suppress(ConnectionError):  # refused: the ones before are still parsed
+            send(daemon, ("/api/v1/sessions", "/mcp")[round % 2], large).close()
+    daemon.api("GET", "/whoami", expect=200)
+    assert peak_kib(daemon) < 260 * 1024, "128 MiB of texts, and the document of one"
+
+    def is_free():
+        connection = send(daemon, "/api/v1/sessions", b"{", len(large))
+        daemon.api("GET", "/whoami", expect=200)
+        with connection:
+            return not select.select([connection], [], [], 0)[0]
+    wait_for(is_free, "its share is free again")
+
+
+def test_the_large_bodies_of_one_owner_do_not_delay_that_of_another(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    large = json.dumps({"labels": "x" * (20 << 20)}).encode()
+    of_ann = [send(daemon, "/api/v1/sessions", large) for _ in range(5)]
+    of_bob = send(daemon, "/api/v1/sessions", json.dumps({"labels": "x" * (100 << 10)}).encode(), owner="bob")
+    assert b" 400 " in of_bob.recv(4096)
+    assert len(select.select(of_ann, [], [], 0)[0]) < 4, "it had to wait for all of them"
+    for connection in (*of_ann, of_bob):
+        connection.close()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_large_message_of_an_e2b_client_holds_nobody_up_while_it_is_parsed(make_daemon, packed):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "e2b": {"enabled": True}})
+    made = daemon.request("POST", "/v2/sandboxes", {"templateID": "base"}).json
+    text = json.dumps({"path": ["x" * (20 << 20)]}).encode()
+    large = UnixConnection(str(daemon.socket))
+    large.request("POST", "/filesystem.Filesystem/Stat", gzip.compress(text, 1) if packed else text, {
+        "E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983", "X-Access-Token": made["envdAccessToken"],
+        "Content-Type": "application/json", **({"Content-Encoding": "gzip"} if packed else {})})
+    daemon.api("GET", "/whoami", expect=200)
+    assert not select.select([large.sock], [], [], 0)[0], "the large one was answered first"
+    assert large.getresponse().status == 400
+    large.close()

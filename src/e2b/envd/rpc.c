@@ -204,60 +204,56 @@ void rpc_end(struct rpc *rpc)
 
 /* --- messages in ----------------------------------------------------------------------------- */
 
-/* Takes one message: 0, or -1 when it was answered. */
-static int take_message(struct rpc *rpc, const void *data, size_t length)
+static json_t *read_message(const struct body_format *format, const void *data, size_t length,
+                            struct error *err)
 {
-    const struct protobuf_field *fields = rpc->method->input;
     scoped(json_decref) json_t *raw = NULL;
-    struct error err = { 0 };
 
-    json_decref(rpc->input);
-    rpc->input = NULL;
-    if (rpc->type.codec == CONNECT_BINARY) {
-        rpc->input = protobuf_decode(fields, data, length, &err);
-    } else {
-        raw = length ? json_read_request(data, length, &err) : json_object();
-        if (raw)
-            rpc->input = protobuf_canonical(fields, raw, &err);
-    }
-    if (rpc->input)
-        return 0;
-    rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "%s", err.message);
-    return -1;
+    if (format->is_binary)
+        return protobuf_decode(format->schema, data, length, err);
+    raw = length ? json_read_request(data, length, err) : json_object();
+    return raw ? protobuf_canonical(format->schema, raw, err) : NULL;
 }
 
 /* The same with its compression. */
-static int take_bytes(struct rpc *rpc, const void *data, size_t length, bool is_compressed)
+static json_t *read_bytes(const struct body_format *format, const void *data, size_t length,
+                          bool is_compressed, struct error *err)
 {
     scoped(buffer_fini) struct buffer plain = BUFFER_INIT(MESSAGE_MAXIMUM);
 
-    if (!is_compressed)
-        return take_message(rpc, data, length);
-    if (length == 0)
-        return take_message(rpc, "", 0);
+    if (!is_compressed || length == 0)
+        return read_message(format, length ? data : "", length, err);
     if (gunzip_message(data, length, &plain) == 0)
-        return take_message(rpc, plain.data, plain.length);
-    rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "the message is not gzip, or too large");
-    return -1;
+        return read_message(format, plain.data, plain.length, err);
+    error_set(err, ERR_INVALID, "the message is not gzip, or too large");
+    return NULL;
 }
 
 /* A server stream has exactly one message; its envelope is the body. */
-static int take_envelope(struct rpc *rpc, const struct buffer *body, bool is_gzip)
+static json_t *read_envelope(const struct body_format *format, const struct buffer *body,
+                             struct error *err)
 {
     struct connect_envelope envelope = { 0 };
     long used = connect_envelope_decode(body->data, body->length, MESSAGE_MAXIMUM, &envelope);
 
     if (used <= 0 || (size_t)used != body->length || envelope.flags & CONNECT_END) {
-        rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "the body must be one envelope with one message");
-        return -1;
+        error_set(err, ERR_INVALID, "the body must be one envelope with one message");
+        return NULL;
     }
-    if (envelope.flags & CONNECT_COMPRESSED && !is_gzip) {
-        rpc_fail(rpc, CONNECT_INVALID_ARGUMENT,
-                 "a compressed message needs "
-                 "Connect-Content-Encoding: gzip");
-        return -1;
+    if (envelope.flags & CONNECT_COMPRESSED && !format->is_compressed) {
+        error_set(err, ERR_INVALID, "a compressed message needs Connect-Content-Encoding: gzip");
+        return NULL;
     }
-    return take_bytes(rpc, envelope.message, envelope.length, envelope.flags & CONNECT_COMPRESSED);
+    return read_bytes(format, envelope.message, envelope.length,
+                      envelope.flags & CONNECT_COMPRESSED, err);
+}
+
+static json_t *read_body(const struct body_format *format, const struct buffer *body,
+                         struct error *err)
+{
+    if (format->is_envelope)
+        return read_envelope(format, body, err);
+    return read_bytes(format, body->data, body->length, format->is_compressed, err);
 }
 
 static bool header_is(const struct rpc *rpc, const char *name, const char *value)
@@ -267,21 +263,37 @@ static bool header_is(const struct rpc *rpc, const char *name, const char *value
     return text && strcasecmp(text, value) == 0;
 }
 
+static struct body_format format_of(const struct rpc *rpc)
+{
+    const char *header = rpc->type.is_stream ? "connect-content-encoding" : "content-encoding";
+
+    return (struct body_format){
+        .read = read_body,
+        .schema = rpc->method->input,
+        .is_binary = rpc->type.codec == CONNECT_BINARY,
+        .is_envelope = rpc->type.is_stream,
+        .is_compressed = header_is(rpc, header, "gzip"),
+    };
+}
+
+static void take_body(struct request *request, json_t *document, const struct error *err)
+{
+    struct rpc *rpc = request->state;
+
+    rpc->state_of_answer = RPC_OPEN;
+    rpc->input = document;
+    if (document)
+        rpc->method->handle(rpc);
+    else
+        rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "%s", err->message);
+}
+
 static void on_body(struct http_exchange *exchange, struct buffer *body)
 {
     struct request *request = http_exchange_user(exchange);
-    struct rpc *rpc = request->state;
-    int result;
+    struct body_format format = format_of(request->state);
 
-    request_body_came(request, body);
-    rpc->state_of_answer = RPC_OPEN;
-    if (rpc->type.is_stream)
-        result = take_envelope(rpc, body, header_is(rpc, "connect-content-encoding", "gzip"));
-    else
-        result = take_bytes(rpc, body->length ? (const void *)body->data : "", body->length,
-                            header_is(rpc, "content-encoding", "gzip"));
-    if (result == 0)
-        rpc->method->handle(rpc);
+    request_parse_body_as(request, body, &format, take_body);
 }
 
 /* --- streams in ------------------------------------------------------------------------------ */
@@ -294,21 +306,26 @@ void rpc_pause(struct rpc *rpc)
 
 static int take_next(struct rpc *rpc)
 {
+    struct body_format format = format_of(rpc);
     struct connect_envelope envelope;
     long used = connect_envelope_decode(rpc->received.data, rpc->received.length,
                                         STREAM_MESSAGE_MAXIMUM, &envelope);
-    int result;
+    struct error err = { 0 };
 
     if (used < 0)
         rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "the stream has a malformed or too large envelope");
     if (used <= 0)
         return -1;
-    result =
-        take_bytes(rpc, envelope.message, envelope.length, envelope.flags & CONNECT_COMPRESSED);
+    json_decref(rpc->input);
+    rpc->input = read_bytes(&format, envelope.message, envelope.length,
+                            envelope.flags & CONNECT_COMPRESSED, &err);
     buffer_consume(&rpc->received, (size_t)used);
-    if (result == 0)
-        rpc->on_message(rpc);
-    return result;
+    if (!rpc->input) {
+        rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "%s", err.message);
+        return -1;
+    }
+    rpc->on_message(rpc);
+    return 0;
 }
 
 static void take_all(struct rpc *rpc)
