@@ -68,6 +68,7 @@ struct request {
     json_t *body;                  /* owned; an object, empty without a body */
     json_t *message;               /* owned: of MCP, the whole document; NULL if it is malformed */
     struct mask *secrets;          /* owned; for the audit log: what no line may tell */
+    bool lacks_secrets;            /* they are not known: its session has ended, or there is none */
     char *audited; /* owned: of the body, what the audit log may have; NULL without one */
     int64_t began_us;
     struct share share;            /* of the open requests of its principal */

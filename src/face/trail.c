@@ -121,8 +121,8 @@ static void put_target(struct json_writer *json, const struct request *request)
 
     json_put_text(json, "method", http_method_name(head->method));
     json_put_text(json, "route", request->route ? request->route->path : "");
-    if (request->route && strstr(request->route->path, "{token}"))
-        json_put_text(json, "target", request->route->path); /* it is a permission */
+    if (request->lacks_secrets || (request->route && strstr(request->route->path, "{token}")))
+        json_put_text(json, "target", request->route->path); /* a token is a permission */
     else
         put_masked_target(json, request->secrets, head->target);
     json_put_text(json, "session", *request->session_id ? request->session_id : NULL);
@@ -135,24 +135,53 @@ static char *given_secrets(const struct request *request)
     return secrets ? json_dumps(secrets, JSON_COMPACT) : NULL;
 }
 
-/* Of the session that is meant, if it is the caller's, and of the request itself. */
-static struct mask *find_secrets(const struct request *request)
+/* The session that a request needs; allocated, NULL when it needs none. */
+static char *needed_session(const struct request *request)
 {
     const char *in_body = json_string_value(json_object_get(request->body, "session_id"));
-    const char *in_path = request->route->session ? request_path(request, "session") : NULL;
-    const char *reference = in_path ? in_path : in_body;
+    const struct face *face = request->face;
+    char in_head[ID_SIZE];
+
+    if (request->route->session)
+        return xstrdup(request_path(request, "session"));
+    if (in_body)
+        return xstrdup(in_body);
+    if (face->session_of &&
+        face->session_of(request->context, http_exchange_head(request->exchange), in_head))
+        return xstrdup(in_head);
+    return *request->session_id ? xstrdup(request->session_id) : NULL;
+}
+
+/* The session that it opens again, if it is there. */
+static char *opened_session(const struct request *request)
+{
+    const char *key = json_string_value(json_object_get(request->body, "key"));
+
+    return key ? xasprintf("key:%s", key) : NULL;
+}
+
+/* Of the session that is meant, if it is the caller's, and of the request itself. */
+static void find_secrets(struct request *request)
+{
+    scoped(free) char *needed = needed_session(request);
+    scoped(free) char *opened = needed ? NULL : opened_session(request);
+    const char *reference = needed ? needed : opened;
     scoped(free) char *given = given_secrets(request);
     struct caller_identity identity = request_identity(request);
-    const struct session *session =
-        reference ? find_live_session(request->core, &identity, reference, NULL) : NULL;
+    const struct session *session;
 
-    return secrets_join(session ? session_secrets(session) : NULL, given);
+    /* Faces that find the session in the head ask for a permission of that session. */
+    identity.any_owner = request_reaches_all(request) || request->face->session_of;
+    session = reference ? find_live_session(request->core, &identity, reference, NULL) : NULL;
+    mask_free(request->secrets);
+    request->secrets = secrets_join(session ? session_secrets(session) : NULL, given);
+    request->lacks_secrets = needed && !session;
 }
 
 void audit_trail_begin(struct request *request)
 {
     if (request->faces->trail && changes_something(request))
-        request->secrets = find_secrets(request);
+        find_secrets(request);
 }
 
 void audit_trail_body(struct request *request)
@@ -161,8 +190,9 @@ void audit_trail_body(struct request *request)
 
     if (!request->faces->trail || !changes_something(request))
         return;
-    mask_free(request->secrets);
-    request->secrets = find_secrets(request);
+    find_secrets(request);
+    if (request->lacks_secrets)
+        return;
     redact_body(request->body, request->secrets, request->faces->parts.config->audit.code, &text);
     request->audited = buffer_steal_text(&text);
 }

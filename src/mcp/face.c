@@ -88,13 +88,27 @@ static char *session_of(const json_t *message)
 
 /* --- POST ------------------------------------------------------------------------------------ */
 
+/* A message that names no session works in that of its client. */
+static void note_own_session(struct request *request)
+{
+    const char *id = request_header(request, "mcp-session-id");
+    const struct caller_identity caller = request_identity(request);
+    const struct mcp_client *client = id ? mcp_client_find(request->context, &caller, id) : NULL;
+
+    if (client)
+        memcpy(request->session_id, client->session_id, sizeof(request->session_id));
+}
+
 /* For the audit log: the method, the tool, and the tool's arguments, among which the log knows what
  * it has to leave out. The server refuses messages that cannot be read. */
 static void note_message(struct request *request, const json_t *message)
 {
     const json_t *params = json_object_get(message, "params");
     json_t *arguments = json_object_get(params, "arguments");
+    scoped(free) char *session = session_of(message);
 
+    if (!session)
+        note_own_session(request);
     request->body = json_is_object(arguments) ? json_copy(arguments) : json_object();
     json_object_set(request->body, "mcp_method", json_object_get(message, "method"));
     json_object_set(request->body, "mcp_tool", json_object_get(params, "name"));

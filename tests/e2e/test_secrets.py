@@ -8,6 +8,7 @@ import urllib.parse
 
 import pytest
 
+import mcp_client
 from conftest import wait_for
 
 VALUE = "hunter22-of-the-session"
@@ -110,6 +111,56 @@ def test_names_that_a_caller_made_up_are_masked_in_the_history(secretive):
         assert (session["key"], session["labels"]) == ("k-[redacted]", {"l": "x[redacted]", "[redacted]": "y"})
         assert session["state"] == state, "a word of ours is not a secret"
         secretive.api("DELETE", f"/sessions/{made['id']}", expect=200)
+
+
+def by_key(daemon, session, value):
+    daemon.api("POST", "/execute", {"code": f"echo {value}", "language": "bash", "key": "mine"}, expect=200)
+
+
+def by_key_of_a_tool(daemon, session, value):
+    mcp_client.Http(daemon).ask("tools/call", {"name": "bash", "arguments": {"command": f"echo {value}", "key": "mine"}})
+
+
+def in_the_session_of_a_client(daemon, session, value):
+    client = mcp_client.Http(daemon)
+    client.ask("tools/call", {"name": "bash", "arguments": {"command": "true"}})
+    own = next(found["id"] for found in daemon.api("GET", "/sessions").json["sessions"] if found["id"] != session)
+    daemon.api("PATCH", f"/sessions/{own}", {"secrets": {"API": value}}, expect=200)
+    client.ask("tools/call", {"name": "bash", "arguments": {"command": f"echo {value}"}})
+
+
+def opened_again(daemon, session, value):
+    daemon.api("POST", "/sessions", {"key": "mine", "labels": {"of": value}}, expect=200)
+
+
+def of_an_e2b_client(daemon, session, value):
+    made = daemon.request("POST", "/v2/sandboxes", {"templateID": "base"}).json
+    own = next(found["id"] for found in daemon.api("GET", "/sessions").json["sessions"] if found["id"] != session)
+    daemon.api("PATCH", f"/sessions/{own}", {"secrets": {"API": value}}, expect=200)
+    daemon.request("POST", f"/files?path={value}", b"x", headers={
+        "E2b-Sandbox-Id": made["sandboxID"], "E2b-Sandbox-Port": "49983", "X-Access-Token": made["envdAccessToken"],
+        "Content-Type": "application/octet-stream"})
+
+
+def of_an_ended_session(daemon, session, value):
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    daemon.api("POST", f"/sessions/{session}/executions", {"command": f"echo {value}", "cwd": f"/{value}"}, expect=410)
+    daemon.api("PUT", f"/sessions/{session}/files?path=/{value}", b"x", expect=410)
+
+
+def in_the_place_of_a_session(daemon, session, value):
+    daemon.api("POST", f"/sessions/{value}/executions", {"command": "true"}, expect=404)
+
+
+@pytest.mark.parametrize("ask", [by_key, by_key_of_a_tool, in_the_session_of_a_client, opened_again, of_an_e2b_client, of_an_ended_session,
+                                 in_the_place_of_a_session])
+def test_the_audit_log_masks_them_however_a_request_names_its_session(make_daemon, ask):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "audit": {"code": True}, "e2b": {"enabled": True}})
+    session = daemon.api("POST", "/sessions", {"key": "mine", "secrets": {"API": VALUE}}, expect=201).json["id"]
+    ask(daemon, session, VALUE)
+    daemon.session(labels={"is": "last"})
+    wait_for(lambda: any(line.get("body", {}).get("labels") == {"is": "last"} for line in daemon.audit_lines()), "all of it is in the audit log")
+    assert VALUE not in json.dumps(daemon.audit_lines())
 
 
 def test_they_survive_the_daemon_and_not_its_key(secretive):
