@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "core/core.h"
 #include "core/session/scopes.h"
+#include "loop/worker.h"
 #include "mcp/private.h"
 
 #include <stdlib.h>
@@ -84,6 +85,7 @@ void mcp_free(struct mcp *mcp)
 
     if (!mcp)
         return;
+    worker_free(mcp->parser);
     timer_stop(&mcp->grace);
     list_for_each_safe (client, following, &mcp->recent, node) {
         drop_all(&client->requests);

@@ -6,10 +6,18 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "config/config.h"
+#include "core/core.h"
+#include "core/shares.h"
+#include "loop/worker.h"
 #include "mcp/private.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { HERE_MAXIMUM = 32 * 1024 }; /* bytes of a message that is parsed on the loop */
+
+struct parsing;
 
 struct pipe {
     struct mcp_channel channel;
@@ -18,7 +26,20 @@ struct pipe {
     struct mcp_client *client; /* NULL when it has ended */
     struct mcp_ending *ending; /* until everything of the client is gone */
     struct buffer line;        /* the beginning of a message */
-    bool is_skipping;          /* the rest of a line that is too long */
+    struct share bytes;        /* of the bodies of its caller, for a large line */
+    struct error skipped;      /* why the rest of the line is skipped; no error: it is not */
+    struct parsing *parsing;   /* a message on its way through a thread; NULL: none */
+    struct buffer rest;        /* input behind that one */
+};
+
+/* A large message, which a thread parses. */
+struct parsing {
+    struct job job;
+    struct pipe *pipe; /* borrowed; NULL when it has gone */
+    struct buffer text;
+    struct share bytes;
+    json_t *document; /* owned */
+    struct error err;
 };
 
 /* --- out ------------------------------------------------------------------------------------- */
@@ -67,7 +88,8 @@ static const struct mcp_channel_ops pipe_ops = {
 
 static void on_drain(struct mcp_exchange *exchange)
 {
-    http_exchange_resume_body(exchange->http);
+    if (!container_of(exchange, struct pipe, exchange)->parsing)
+        http_exchange_resume_body(exchange->http);
 }
 
 /* --- in -------------------------------------------------------------------------------------- */
@@ -110,23 +132,95 @@ static void take_request(struct pipe *pipe, const struct jsonrpc_message *messag
         mcp_request_start(&source, message);
 }
 
+static void take_message(struct pipe *pipe, struct jsonrpc_message *message, int code,
+                         const struct error *err)
+{
+    mcp_client_touch(pipe->client);
+    if (code)
+        fail(pipe, message->id, code, err->message, NULL);
+    else if (message->kind == JSONRPC_REQUEST)
+        take_request(pipe, message);
+    else if (message->kind == JSONRPC_NOTIFICATION)
+        mcp_notification(pipe->client, message);
+}
+
 static void take_line(struct pipe *pipe, const void *text, size_t length)
 {
     scoped(jsonrpc_message_fini) struct jsonrpc_message message = { 0 };
     struct error err = { 0 };
-    json_t *document = json_read_request(text, length, &err);
-    int code = document                    ? jsonrpc_take(document, &message, &err)
-               : err.code == ERR_TOO_LARGE ? JSONRPC_PARSE_ERROR
-                                           : jsonrpc_read(text, length, &message, &err);
+    int code = jsonrpc_read(text, length, &message, &err);
 
-    mcp_client_touch(pipe->client);
-    if (code)
-        fail(pipe, message.id, code, err.message, NULL);
-    else if (message.kind == JSONRPC_REQUEST)
-        take_request(pipe, &message);
-    else if (message.kind == JSONRPC_NOTIFICATION)
-        mcp_notification(pipe->client, &message);
+    take_message(pipe, &message, code, &err);
 }
+
+/* --- large messages -------------------------------------------------------------------------- */
+
+static void take_input(struct pipe *pipe, const uint8_t *data, size_t length);
+
+/* On the worker's thread. */
+static void parse(struct job *job)
+{
+    struct parsing *parsing = container_of(job, struct parsing, job);
+
+    parsing->document = json_read_request(parsing->text.data, parsing->text.length, &parsing->err);
+}
+
+static void take_parsed(struct pipe *pipe, struct parsing *parsing)
+{
+    scoped(jsonrpc_message_fini) struct jsonrpc_message message = { 0 };
+    int code = parsing->document
+                   ? jsonrpc_take(steal_ptr(&parsing->document), &message, &parsing->err)
+                   : JSONRPC_PARSE_ERROR;
+
+    take_message(pipe, &message, code, &parsing->err);
+}
+
+static void go_on(struct pipe *pipe)
+{
+    scoped(buffer_fini) struct buffer rest = pipe->rest;
+
+    pipe->rest = BUFFER_INIT(MCP_MESSAGE_MAXIMUM);
+    take_input(pipe, rest.data, rest.length);
+    if (!pipe->parsing && http_respond_pending(pipe->exchange.http) < HTTP_HIGH_WATER)
+        http_exchange_resume_body(pipe->exchange.http);
+}
+
+static void on_parsed(struct job *job)
+{
+    struct parsing *parsing = container_of(job, struct parsing, job);
+    struct pipe *pipe = parsing->pipe;
+
+    if (pipe)
+        pipe->parsing = NULL;
+    if (pipe && pipe->client)
+        take_parsed(pipe, parsing);
+    if (pipe)
+        go_on(pipe);
+    json_decref(parsing->document);
+    buffer_fini(&parsing->text);
+    share_give(&parsing->bytes);
+    free(parsing);
+}
+
+static void parse_on_thread(struct pipe *pipe)
+{
+    struct parsing *parsing = xnew(struct parsing);
+    struct mcp *mcp = pipe->mcp;
+
+    parsing->job = (struct job){ .run = parse, .done = on_parsed };
+    parsing->pipe = pipe;
+    parsing->text = pipe->line;
+    parsing->bytes = pipe->bytes;
+    pipe->line = BUFFER_INIT(MCP_MESSAGE_MAXIMUM);
+    pipe->bytes = (struct share){ 0 };
+    pipe->parsing = parsing;
+    if (!mcp->parser)
+        mcp->parser = worker_new(mcp->parts.core->loop, 1, "mcp parser");
+    http_exchange_pause_body(pipe->exchange.http);
+    worker_submit(mcp->parser, &parsing->job);
+}
+
+/* --- lines ----------------------------------------------------------------------------------- */
 
 static bool is_blank(const uint8_t *text, size_t length)
 {
@@ -138,12 +232,51 @@ static bool is_blank(const uint8_t *text, size_t length)
 
 static void end_line(struct pipe *pipe)
 {
-    if (pipe->is_skipping)
-        fail(pipe, NULL, JSONRPC_INVALID_REQUEST, "the message is too long", NULL);
-    else if (!is_blank(pipe->line.data, pipe->line.length))
+    if (pipe->skipped.code) {
+        fail(pipe, NULL, JSONRPC_INVALID_REQUEST, pipe->skipped.message, NULL);
+    } else if (pipe->line.length > HERE_MAXIMUM) {
+        parse_on_thread(pipe);
+        return;
+    } else if (!is_blank(pipe->line.data, pipe->line.length)) {
         take_line(pipe, pipe->line.data, pipe->line.length);
-    pipe->is_skipping = false;
+    }
+    pipe->skipped = (struct error){ 0 };
     buffer_clear(&pipe->line);
+}
+
+/* A large line counts as a body of the longest kind: its length is not known. */
+static void add_to_line(struct pipe *pipe, const uint8_t *data, size_t length)
+{
+    struct error *err = &pipe->skipped;
+
+    if (err->code)
+        return;
+    if (pipe->line.length + length > HERE_MAXIMUM && !pipe->bytes.shares &&
+        share_take_bytes(&pipe->bytes, pipe->mcp->parts.core->shares, pipe->client->identity.owner,
+                         SHARE_BODIES, MCP_MESSAGE_MAXIMUM, err) < 0)
+        return;
+    if (buffer_append(&pipe->line, data, length) == 0)
+        return;
+    error_set(err, ERR_TOO_LARGE, "the message is too long");
+    buffer_fini(&pipe->line);
+    pipe->line = BUFFER_INIT(MCP_MESSAGE_MAXIMUM);
+    share_give(&pipe->bytes);
+}
+
+static void take_input(struct pipe *pipe, const uint8_t *data, size_t length)
+{
+    while (length > 0 && pipe->client && !pipe->parsing) {
+        const uint8_t *end = memchr(data, '\n', length);
+        size_t count = end ? (size_t)(end - data) : length;
+
+        add_to_line(pipe, data, count);
+        if (end)
+            end_line(pipe);
+        data += count + (end != NULL);
+        length -= count + (end != NULL);
+    }
+    if (pipe->parsing && length)
+        (void)buffer_append(&pipe->rest, data, length);
 }
 
 /* --- the end --------------------------------------------------------------------------------- */
@@ -170,17 +303,7 @@ static void on_data(struct mcp_exchange *exchange, const uint8_t *data, size_t l
 
     if (length == 0)
         end_client(pipe);
-    while (length > 0 && pipe->client) {
-        const uint8_t *end = memchr(data, '\n', length);
-        size_t count = end ? (size_t)(end - data) : length;
-
-        if (!pipe->is_skipping && buffer_append(&pipe->line, data, count) < 0)
-            pipe->is_skipping = true;
-        if (end)
-            end_line(pipe);
-        data += count + (end != NULL);
-        length -= count + (end != NULL);
-    }
+    take_input(pipe, data, length);
 }
 
 static void on_gone(struct mcp_exchange *exchange)
@@ -189,7 +312,11 @@ static void on_gone(struct mcp_exchange *exchange)
 
     end_client(pipe);
     mcp_ending_forget(pipe->ending);
+    if (pipe->parsing)
+        pipe->parsing->pipe = NULL;
     buffer_fini(&pipe->line);
+    buffer_fini(&pipe->rest);
+    share_give(&pipe->bytes);
     free(pipe);
 }
 
@@ -246,6 +373,7 @@ struct mcp_exchange *mcp_pipe(struct mcp *mcp, const struct caller_identity *cal
     pipe->mcp = mcp;
     pipe->client = client;
     pipe->line = BUFFER_INIT(MCP_MESSAGE_MAXIMUM);
+    pipe->rest = BUFFER_INIT(MCP_MESSAGE_MAXIMUM);
     client->channel = &pipe->channel;
     client->version = version ? mcp_version_find(version) : NULL;
     timer_stop(&client->idle);

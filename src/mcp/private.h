@@ -50,12 +50,13 @@ struct mcp_request;
 
 struct mcp {
     struct mcp_parts parts;
-    struct map clients;  /* by id; struct mcp_client */
-    struct list recent;  /* the same, least recently used first */
-    struct list unbound; /* struct mcp_request without a client: stateless ones */
-    struct list places;  /* struct mcp_place: sessions being opened */
-    struct timer grace;  /* for sessions of clients on pipes of an earlier daemon */
-    struct list endings; /* struct mcp_ending */
+    struct map clients;    /* by id; struct mcp_client */
+    struct list recent;    /* the same, least recently used first */
+    struct list unbound;   /* struct mcp_request without a client: stateless ones */
+    struct list places;    /* struct mcp_place: sessions being opened */
+    struct timer grace;    /* for sessions of clients on pipes of an earlier daemon */
+    struct list endings;   /* struct mcp_ending */
+    struct worker *parser; /* owned; of large messages on pipes, NULL before the first */
 };
 
 /* --- who ------------------------------------------------------------------------------------- */

@@ -291,3 +291,50 @@ def test_a_large_message_of_an_e2b_client_holds_nobody_up_while_it_is_parsed(mak
     assert not select.select([large.sock], [], [], 0)[0], "the large one was answered first"
     assert large.getresponse().status == 400
     large.close()
+
+
+# --- messages on a pipe of MCP ----------------------------------------------------------------------
+
+
+def pipe(daemon, owner="ann"):
+    """What `sandglass mcp` has: a line for each message, both ways."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(30)
+    connection.connect(str(daemon.socket))
+    connection.sendall(f"GET /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: mcp-lines\r\nX-Sandglass-On-Behalf-Of: {owner}\r\n\r\n".encode())
+    assert b" 101 " in connection.recv(4096)
+    return connection
+
+
+def ping(number, size=0):
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping", "params": {"_meta": {"x": "y" * size}}}).encode() + b"\n"
+
+
+def test_a_large_message_on_a_pipe_holds_nobody_up_and_keeps_its_place(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    with pipe(daemon) as client:
+        client.sendall(ping(1, 20 << 20) + ping(2))
+        daemon.api("GET", "/whoami", expect=200, headers=on_behalf_of("bob"))
+        assert not select.select([client], [], [], 0)[0], "the large one was answered first"
+        client.sendall(ping(3) + ping(4, 1 << 20) + b'{"x": "' + b"y" * (1 << 20) + b"\n" + ping(5))
+        answers = b""
+        while answers.count(b"\n") < 6:
+            answers += client.recv(4096)
+    assert [json.loads(line)["id"] for line in answers.splitlines()] == [1, 2, 3, 4, None, 5]
+
+
+def test_the_unfinished_messages_of_one_owner_take_a_bounded_part_of_the_memory(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    clients = [pipe(daemon) for _ in range(12)]
+    for client in clients:
+        client.sendall(b'{"x": "' + b"y" * (20 << 20))
+    daemon.api("GET", "/whoami", expect=200)
+    assert peak_kib(daemon) < 200 * 1024
+    clients[-1].sendall(b'"}\n' + ping(1))
+    answers = b""
+    while answers.count(b"\n") < 2:
+        answers += clients[-1].recv(4096)
+    refused, answered = map(json.loads, answers.splitlines())
+    assert "bodies of open requests" in refused["error"]["message"] and answered["result"] == {}
+    for client in clients:
+        client.close()
