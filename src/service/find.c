@@ -34,12 +34,20 @@ struct session *find_live_session(struct core *core, const struct caller_identit
 
 /* --- ended ----------------------------------------------------------------------------------- */
 
+/* Its files go before its record does. */
+static bool is_past_retention(const struct ended_session *ended,
+                              const struct session_record *record)
+{
+    return record->retain_until_wall_us && record->retain_until_wall_us <= ended->began_wall_us;
+}
+
 static void on_record(struct store_query *query, const struct session_record *record)
 {
     struct ended_session *ended = container_of(query, struct ended_session, query);
     struct json_writer json = JSON_WRITER(&ended->record);
 
-    if (*ended->id || !str_equal(record->state, session_state_name(SESSION_ENDED)))
+    if (*ended->id || !str_equal(record->state, session_state_name(SESSION_ENDED)) ||
+        is_past_retention(ended, record))
         return;
     ended->end_reason = xstrdup(record->end_reason ? record->end_reason : "");
     memcpy(ended->id, record->id, sizeof(ended->id));
@@ -81,6 +89,7 @@ void find_ended_session(struct ended_session *ended, struct core *core,
     *ended = (struct ended_session){
         .done = done,
         .began_us = began_us,
+        .began_wall_us = clock_wall_us(loop_clock(core->loop)),
         .reference = xstrdup(reference),
         .owner = xstrdup(identity->owner),
         .record = BUFFER_INIT(RECORD_MAXIMUM),

@@ -50,7 +50,7 @@ struct ended_session {
 
     struct store_query query; /* private, here and below */
     struct timer timer;
-    int64_t began_us;
+    int64_t began_us, began_wall_us;
     char *reference, *owner; /* owned; borrowed by the query */
 };
 
