@@ -246,7 +246,10 @@ int64_t session_idle_remaining_ms(const struct session *session)
 
     if (!session->policy.idle_timeout_ms)
         return -1;
-    return deadline_us == -1 ? session->policy.idle_timeout_ms : remaining_ms(session, deadline_us);
+    if (deadline_us == -1)
+        return session->policy.idle_timeout_ms;
+    /* After a restart the verdict may wait for longer than the clock runs. */
+    return MIN(remaining_ms(session, deadline_us), session->policy.idle_timeout_ms);
 }
 
 int64_t session_lifetime_remaining_ms(const struct session *session)
