@@ -41,7 +41,7 @@ ONCE = [f"tests/e2e/test_{name}.py" for name in ("mcp_official", "used_again", "
                                                    "python_sdk_surface", "dashboard", "release", "drivers")]
 
 # What measures memory, or needs more data than sanitizers can bear: it runs in both builds.
-OPTIMIZED_TOO = [f"tests/e2e/test_{name}.py" for name in ("history", "reconnect")]
+OPTIMIZED_TOO = [f"tests/e2e/test_{name}.py" for name in ("history", "limits", "reconnect")]
 
 # What takes minutes, because engines are killed and started again: `--docker` runs it.
 AT_LENGTH = [f"tests/e2e/test_{name}.py" for name in ("docker_engine_faults", "docker_crowd")]

@@ -9,7 +9,9 @@ import socket
 
 import pytest
 
-from conftest import LIMITED_DISK, WALLS, UnixConnection, wait_for
+from conftest import LIMITED_DISK, SANDGLASS, WALLS, UnixConnection, wait_for
+
+SANITIZED = "asan" in str(SANDGLASS)  # whose own memory says nothing
 
 MAX = {"memory": "1g", "cpus": 1, "pids": 512, "disk": "2g", "lifetime": "2h", "timeout": "1h", "idle_timeout": "1h",
        "network": "none"}
@@ -201,7 +203,7 @@ def test_a_body_of_many_values_is_refused(make_daemon):
     for path in ("/api/v1/sessions", "/mcp"):
         answer = daemon.request("POST", path, many, headers={"Content-Type": "application/json", "Accept": "application/json, text/event-stream"})
         assert answer.status == 413 and answer.json["error"]["code"] == (-32700 if path == "/mcp" else "request_too_large"), answer.body
-    assert peak_kib(daemon) < 200 * 1024
+    assert SANITIZED or peak_kib(daemon) < 200 * 1024
 
 
 def test_the_bodies_of_one_owner_take_a_bounded_part_of_the_memory(make_daemon):
@@ -257,7 +259,7 @@ def test_bodies_whose_clients_have_left_take_a_bounded_part_of_the_memory(make_d
         with contextlib.suppress(ConnectionError):  # refused: the ones before are still parsed
             send(daemon, ("/api/v1/sessions", "/mcp")[round % 2], large).close()
     daemon.api("GET", "/whoami", expect=200)
-    assert peak_kib(daemon) < 260 * 1024, "128 MiB of texts, and the document of one"
+    assert SANITIZED or peak_kib(daemon) < 260 * 1024, "128 MiB of texts, and the document of one"
 
     def is_free():
         connection = send(daemon, "/api/v1/sessions", b"{", len(large))
@@ -329,7 +331,7 @@ def test_the_unfinished_messages_of_one_owner_take_a_bounded_part_of_the_memory(
     for client in clients:
         client.sendall(b'{"x": "' + b"y" * (20 << 20))
     daemon.api("GET", "/whoami", expect=200)
-    assert peak_kib(daemon) < 200 * 1024
+    assert SANITIZED or peak_kib(daemon) < 200 * 1024
     clients[-1].sendall(b'"}\n' + ping(1))
     answers = b""
     while answers.count(b"\n") < 2:
