@@ -294,7 +294,9 @@ def on_a_host(work, change, *command):
 ], ids=["no-nft", "no-proc", "read-only-run"])
 def test_what_a_host_lacks_is_told_with_a_remedy(work, change, command, message, remedy):
     result = on_a_host(work, change, *command, "--", "true")
-    assert result.returncode == 125 and message in result.stderr and remedy in result.stderr and "in time" not in result.stderr, result
+    assert message in result.stderr and remedy in result.stderr and "in time" not in result.stderr, result
+    # Without /proc a sanitizer can neither look for leaks nor read that it should not: it ends the program in its own way.
+    assert result.returncode == 125 or "asan" in str(SANDGLASS) and "LeakSanitizer has encountered a fatal error" in result.stderr, result
     result = on_a_host(work, change, "doctor")
     assert message in result.stdout and remedy in result.stdout, result
     assert os.listdir(work) == []
