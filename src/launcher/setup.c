@@ -230,10 +230,11 @@ static int open_base(struct launcher *self, const struct launch_setup *setup, in
     if (state_open(&context->state, LAUNCH_FD_STATE, context->setup.instance, fail) < 0 ||
         state_lock(&context->state, self->socket, fail) < 0)
         return -1;
-    cgroups_open(&self->cgroups, &context->setup);
     if (open_spawner(&self->walls.spawner, context, filter, fail) < 0 ||
         uid_ranges_open(&self->uid_ranges, setup->slots, LAUNCH_FD_STATE, context->root, fail) < 0)
         return -1;
+    /* Last: it makes a directory, which a launcher that fails here would leave. */
+    cgroups_open(&self->cgroups, &context->setup);
     uid_ranges_scan(&self->uid_ranges, &context->state);
     return 0;
 }
