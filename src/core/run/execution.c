@@ -366,6 +366,34 @@ void execution_set_error(struct execution *execution, const char *text)
     execution->facts.error = mask_text(execution_mask(execution), text);
 }
 
+/* The wait may outlive the execution, which is found again by its id. */
+struct written_wait {
+    struct store_ticket ticket;
+    struct core *core; /* borrowed */
+    char id[ID_SIZE];
+    execution_written_fn *then;
+};
+
+static void on_written(struct store_ticket *ticket)
+{
+    struct written_wait *wait = container_of(ticket, struct written_wait, ticket);
+    struct execution *execution = map_get(&wait->core->executions_by_id, wait->id);
+
+    if (execution && execution->run && !wait->core->stopping)
+        wait->then(execution, ticket->err);
+    free(wait);
+}
+
+void execution_when_written(struct execution *execution, execution_written_fn *then)
+{
+    struct written_wait *wait = xnew(struct written_wait);
+
+    wait->core = execution->core;
+    wait->then = then;
+    memcpy(wait->id, execution->facts.id, sizeof(wait->id));
+    store_commit_as(wait->core->parts.store, &wait->ticket, STORE_WRITTEN, on_written);
+}
+
 /* Of an execution that is being stopped it is the name of its end, for the next daemon. */
 static const char *recorded_reason(const struct execution *execution)
 {

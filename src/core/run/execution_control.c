@@ -11,7 +11,6 @@
  * took the signal.
  */
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -101,33 +100,18 @@ static void terminate(struct execution *execution)
     timer_arm_in(&run->stop.clock, execution->core->parts.config->exec.grace_ms * 1000);
 }
 
-struct stop_record {
-    struct store_ticket ticket;
-    struct core *core; /* borrowed */
-    char id[ID_SIZE];  /* of the execution */
-};
-
-static void on_stop_recorded(struct store_ticket *ticket)
+static void on_stop_recorded(struct execution *execution, const struct error *err UNUSED)
 {
-    struct stop_record *record = container_of(ticket, struct stop_record, ticket);
-    struct execution *execution = map_get(&record->core->executions_by_id, record->id);
-    struct execution_run *run = execution ? execution->run : NULL;
-
-    if (run && !record->core->stopping && run->stop.stage == STOP_RECORD && !run_is_ending(run))
+    if (execution->run->stop.stage == STOP_RECORD && !run_is_ending(execution->run))
         terminate(execution);
-    free(record);
 }
 
 /* The name of the end is in the record: see execution_save(). */
 static void terminate_when_recorded(struct execution *execution)
 {
-    struct stop_record *record = xnew(struct stop_record);
-
     set_stage(execution->run, STOP_RECORD);
     timer_arm_in(&execution->run->stop.clock, RECORD_US);
-    record->core = execution->core;
-    memcpy(record->id, execution->facts.id, sizeof(record->id));
-    store_commit_as(record->core->parts.store, &record->ticket, STORE_WRITTEN, on_stop_recorded);
+    execution_when_written(execution, on_stop_recorded);
 }
 
 static void expect_answer(struct execution *execution, enum stop_stage stage)

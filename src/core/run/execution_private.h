@@ -195,6 +195,11 @@ void execution_changed(struct execution *execution); /* calls watchers at the en
 void execution_set_error(struct execution *execution, const char *text); /* secrets are masked */
 void execution_save(struct execution *execution);
 
+/* Calls `then` once everything that was put into the store until now is written, or the store has
+ * failed to take it; not when the execution does not run any more by then, or the daemon stops. */
+typedef void execution_written_fn(struct execution *execution, const struct error *err);
+void execution_when_written(struct execution *execution, execution_written_fn *then);
+
 /* The run ends now, for the outside: no callback of it is called any more. */
 void execution_leave_sandbox(struct execution *execution);
 

@@ -216,28 +216,15 @@ static void start(struct execution *execution)
 /* A daemon that is killed before the record is written leaves a program whose key the next daemon
  * does not know, and another node that takes the session over does not know it either: the same
  * request would run the program twice. */
-struct first_record {
-    struct store_ticket ticket;
-    struct core *core; /* borrowed */
-    char id[ID_SIZE];  /* of the execution */
-};
-
-static void on_first_record(struct store_ticket *ticket)
+static void on_first_record(struct execution *execution, const struct error *err)
 {
-    struct first_record *first = container_of(ticket, struct first_record, ticket);
-    struct execution *execution = map_get(&first->core->executions_by_id, first->id);
-    struct execution_run *run = execution ? execution->run : NULL;
-    struct error err = *ticket->err;
-    bool is_over = !run || first->core->stopping;
+    struct execution_run *run = execution->run;
 
-    free(first);
-    if (is_over)
-        return;
-    run->spawn.record = err.code ? FIRST_RECORD_NONE : FIRST_RECORD_WRITTEN;
+    run->spawn.record = err->code ? FIRST_RECORD_NONE : FIRST_RECORD_WRITTEN;
     if (run->phase != PHASE_WAITING || run_is_ending(run) || !run->hold.granted || !run->hold.agent)
         return; /* it was stopped meanwhile, or waits for its sandbox again */
-    if (err.code)
-        fail_spawn(execution, &err);
+    if (err->code)
+        fail_spawn(execution, err);
     else
         start(execution);
 }
@@ -249,15 +236,10 @@ static bool needs_first_record(const struct execution *execution)
 
 static void wait_for_first_record(struct execution *execution)
 {
-    struct first_record *first;
-
     if (execution->run->spawn.record == FIRST_RECORD_ASKED)
         return;
-    first = xnew(struct first_record);
     execution->run->spawn.record = FIRST_RECORD_ASKED;
-    first->core = execution->core;
-    memcpy(first->id, execution->facts.id, sizeof(first->id));
-    store_commit_as(first->core->parts.store, &first->ticket, STORE_WRITTEN, on_first_record);
+    execution_when_written(execution, on_first_record);
 }
 
 void execution_hold_ready(struct session_hold *hold)
