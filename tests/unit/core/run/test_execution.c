@@ -332,9 +332,11 @@ static void an_end_is_told_when_it_is_recorded(void **state)
     world_settle(&world);
     assert_int_equal(fake_store_waiting(world.store, STORE_WRITTEN), 1);
     assert_false(listener.heard_the_end);
+    assert_false(execution_has_ended(execution)); /* for callers that come now */
     fake_store_hold(world.store, false);
     world_settle(&world);
     assert_true(listener.heard_the_end);
+    assert_true(execution_has_ended(execution));
     execution_unwatch(&listener.watcher);
     release(execution);
 }
