@@ -128,6 +128,7 @@ def build(tally, name, compiler, options, targets):
     return directory if step(tally, f"build {name}", ["ninja", "-C", str(directory), *targets]) else None
 
 
+BAD = ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT")  # results of programs
 TAP_LINE = re.compile(r"^(ok|not ok) \d+ - (.*?)(?: # SKIP ?(.*))?$")
 
 
@@ -148,7 +149,7 @@ def add_tap(tally, suite, test):
             bad = True
             tally.add(name, "failed", output[-6000:])
     crashed = test["returncode"] not in (0, None) and not bad
-    if crashed or test["result"] in ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT") and not bad:
+    if crashed or test["result"] in BAD and not bad:
         tally.add(f"{suite} {test['name']}", "failed",
                   f"{test['result']}, exit code {test['returncode']}\n{output[-6000:]}")
     elif not rows:
@@ -163,20 +164,34 @@ def run_c_tests(tally, name, directory, word, suites=tuple(SUITES), programs_of_
         log.unlink(missing_ok=True)
         command = ["meson", "test", "-C", str(directory), "--no-rebuild", "--suite", suite, "-t", "4",
                    "--num-processes", str(SUITES[suite]), *programs_of_suite]
+        hangs = EngineOfRun.hangs()
         result = run(command, SANITIZER_ENVIRONMENT)
         tests = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         if not tests and "No suitable tests" not in result.stdout:
             tally.add(f"{name} {suite}", "failed", result.stdout[-4000:])
+        again = [test["name"].split(" / ")[-1] for test in tests if test["result"] in BAD] if EngineOfRun.has_hung(hangs, f"{name} {suite}") else []
         for test in tests:
-            if word in test["name"]:
+            if word in test["name"] and test["name"].split(" / ")[-1] not in again:
                 add_tap(tally, name, test)
         print(f"{name} {suite}: {len(tests)} programs, {time.monotonic() - begin:.0f} s", flush=True)
+        if again:
+            run_c_tests(tally, name, directory, word, [suite], again)
+
+
+def is_bad(case):
+    return case.find("failure") is not None or case.find("error") is not None
+
+
+def test_of(case):
+    """Its name as pytest takes it."""
+    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
 
 
 def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=False, backend=None, redis=False, cluster=False, workers=None,
                    is_shared=False):
     """`is_shared`: only what is for the backend direct, ONCE and OPTIMIZED_TOO; another build runs the rest."""
     begin = time.monotonic()
+    build_name = name
     report = directory / f"e2e{'-bridge' * relay}{'-redis' * redis}{'-cluster' * cluster}{f'-{backend}' if backend else ''}.xml"  # with the time of each test
     report.unlink(missing_ok=True)
     command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(workers or (ENGINE_WORKERS if backend else END_TO_END_WORKERS)),
@@ -197,12 +212,16 @@ def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=Fal
         environment["SANDGLASS_STORE"] = "redis"
     name += " cluster" if cluster else ""
     name += f" {backend}" if backend else ""
+    hangs = EngineOfRun.hangs()
     result = run(command, environment)
     if not report.exists():
         tally.add(f"{name} end to end", "failed", result.stdout[-6000:])
         return
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    again = [test_of(case) for case in cases if is_bad(case)] if EngineOfRun.has_hung(hangs, f"{name} end to end") else []
     for case in cases:
+        if test_of(case) in again:
+            continue
         title = f"{name} e2e {case.get('classname', '').split('.')[-1]}: {case.get('name')}"
         bad = case.find("failure") if case.find("failure") is not None else case.find("error")
         skip = case.find("skipped")
@@ -217,13 +236,30 @@ def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=Fal
     if not cases and not word:
         tally.add(f"{name} end to end", "failed", "no test was found\n" + result.stdout[-3000:])
     print(f"{name} end to end: {len(cases)} tests, {time.monotonic() - begin:.0f} s", flush=True)
+    if again:
+        run_end_to_end(tally, build_name, directory, word, again, relay, backend, redis, cluster, workers, is_shared)
 
 
 class EngineOfRun:
-    """One Docker engine for everything that this run starts; tests say themselves why there is none."""
+    """One Docker engine for everything that this run starts; tests say themselves why there is none.
+
+    An engine that hangs is replaced (tests/engine/shared.py), and what failed meanwhile runs once more: that is told, and never silent.
+    """
 
     def __init__(self):
         self.held = None
+
+    @staticmethod
+    def hangs():
+        return shared.hangs(os.environ.get("SANDGLASS_ENGINE", ""))
+
+    @classmethod
+    def has_hung(cls, before, part):
+        """Whether it did since `before`, with what it was waiting for."""
+        for stacks in cls.hangs()[len(before):]:
+            print(f"THE ENGINE HUNG during {part}: it was replaced, and what failed in this part runs once more\n"
+                  f"{pathlib.Path(stacks).read_text(errors='replace')[:20000]}", flush=True)
+        return len(cls.hangs()) > len(before)
 
     def __enter__(self):
         if not engine.missing():
@@ -236,6 +272,8 @@ class EngineOfRun:
         if self.held:
             self.held.release()
             shared.wait_until_ended(self.held.name)
+            for stacks in [*self.hangs(), shared.hangs_path(self.held.name)]:
+                pathlib.Path(stacks).unlink(missing_ok=True)
 
 
 class ClusterOfRun:

@@ -221,10 +221,27 @@ def test_what_a_killed_guard_leaves_goes_with_the_next_start(own):
         assert private.leftovers(one.directory) == {}
 
 
+def test_an_engine_that_hangs_is_replaced_and_told(work):
+    """Else hundreds of tests would wait for their deadlines, one after the other."""
+    skip_without("runc")
+    with in_use("hangs", hang_seconds=2) as (one, keeper, _):
+        first = int((one.directory / "docker.pid").read_text())
+        os.kill(first, signal.SIGSTOP)
+        wait_for(lambda: shared.is_ready(one.name) and int((one.directory / "docker.pid").read_text()) != first, "another one answers", 120)
+        stacks, = shared.hangs(one.name)
+        assert "API listen on" in pathlib.Path(stacks).read_text()
+        assert one.api.containers() == [] and "sandglass-test:1" in one.api.images()
+        with shared.use(one.name).lock:
+            assert int((one.directory / "keeper.pid").read_text()) == keeper, "whoever wants it meanwhile starts no other"
+        os.unlink(stacks)
+    wait_for(lambda: not one.directory.exists(), "the keeper ends it", 90)
+    shared.hangs_path(one.name).unlink()
+
+
 @contextlib.contextmanager
-def in_use(name):
+def in_use(name, **options):
     """A shared engine with a container, its keeper and its guard."""
-    one = shared.use(f"rig-{os.getpid()}-{name}")
+    one = shared.use(f"rig-{os.getpid()}-{name}", **options)
     one.api.start(one.api.create("sandglass-test:1", LONG))
     keeper = int((one.directory / "keeper.pid").read_text())
     guard = int(pathlib.Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()[0])
@@ -233,6 +250,7 @@ def in_use(name):
     finally:
         one.release()
         shared.users_path(one.name).unlink(missing_ok=True)
+        shared.keeper_path(one.name).unlink(missing_ok=True)  # a killed one cannot
 
 
 def test_a_developer_has_one_by_hand(work):

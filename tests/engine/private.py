@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import fcntl
 import glob
+import http.client
 import json
 import os
 import pathlib
@@ -189,11 +190,33 @@ class Engine:
         if self.is_running():
             os.kill(self.pid, number)
 
-    def end(self):
-        """Ends it and removes everything that it has made."""
+    def hangs(self, seconds):
+        """Whether it runs and does not answer a question for which dockerd and containerd both have to work."""
+        try:
+            self.api.request("GET", "/info", timeout=seconds)
+        except TimeoutError:
+            return self.is_running()
+        except (OSError, http.client.HTTPException, EngineError):
+            pass
+        return False
+
+    def stacks(self, seconds=5):
+        """What dockerd and containerd are waiting for, in their own words; less when they cannot even tell that."""
+        containerd = self.directory / "exec/containerd/containerd.pid"
+        for pid in [self.pid, *([int(containerd.read_text())] if containerd.exists() else [])]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+        wait_until(lambda: list(self.directory.glob("exec/goroutine-stacks*")), seconds)
+        time.sleep(1)  # the files are being written
+        return "\n".join(path.read_text(errors="replace") for path in self.directory.glob("exec/goroutine-stacks*")) + self.log()[-100_000:]
+
+    def end(self, by_force=False):
+        """Ends it and removes everything that it has made; with force it is not asked for anything."""
         if not self.guard:
             return
-        if self.is_running():
+        if by_force:
+            self.signal(signal.SIGKILL)
+        if self.is_running() and not by_force:
             with contextlib.suppress(OSError, EngineError, ValueError):
                 for container in self.api.containers():
                     self.api.remove(container["Id"], timeout=20)
