@@ -49,6 +49,7 @@ struct sqlite_db {
     sqlite3_stmt *all_pages;
     sqlite3_stmt *select[RECORD_TABLES][FILTER_COMBINATIONS][2];
     sqlite3_stmt *select_expired;
+    sqlite3_stmt *is_json;
 };
 
 /* --- open.c -------------------------------------------------------------------------------- */

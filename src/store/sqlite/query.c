@@ -325,14 +325,13 @@ static bool sum_is_right(struct sqlite_db *db, sqlite3_stmt *row, const struct r
 
 static bool is_json(struct sqlite_db *db, const char *text)
 {
-    sqlite3_stmt *row = NULL;
-    bool is_valid = false;
+    bool is_valid;
 
-    if (sqlite3_prepare_v2(db->handle, "SELECT json_valid(?)", -1, &row, NULL) == SQLITE_OK) {
-        sqlite3_bind_text(row, 1, text, -1, SQLITE_STATIC);
-        is_valid = sqlite3_step(row) == SQLITE_ROW && sqlite3_column_int(row, 0);
-    }
-    sqlite3_finalize(row);
+    if (sqlite_db_prepare(db, &db->is_json, "SELECT json_valid(?)", NULL) < 0)
+        return false;
+    sqlite3_bind_text(db->is_json, 1, text, -1, SQLITE_STATIC);
+    is_valid = sqlite3_step(db->is_json) == SQLITE_ROW && sqlite3_column_int(db->is_json, 0);
+    sqlite3_reset(db->is_json);
     return is_valid;
 }
 
