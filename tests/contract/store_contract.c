@@ -1004,6 +1004,29 @@ static void a_label_filter_follows_what_is_put_and_forgotten(void **state)
     assert_int_equal(count_labelled(store, NULL, blue, no_label), 0);
 }
 
+/* In one transaction: some leave lists that others enter, and one does both. */
+static void a_label_filter_follows_many_changes_at_once(void **state)
+{
+    struct store *store = store_of(state);
+
+    for (unsigned i = 1; i <= 40; i++)
+        put_ended(store, i, i % 2 ? "ada" : "bob", "{\"colour\":\"red\",\"size\":\"big\"}");
+    assert_int_equal(count_labelled(store, NULL, red, big), 40);
+    for (unsigned i = 1; i <= 30; i++) {
+        struct session_record record = sample_session(i);
+
+        store_forget_session(store, record.id);
+    }
+    put_ended(store, 31, "ada", "{\"colour\":\"blue\",\"size\":\"big\"}");
+    put_ended(store, 32, "bob", "{\"colour\":\"red\",\"size\":\"big\"}");
+    put_ended(store, 50, "ada", "{\"colour\":\"red\"}");
+    assert_int_equal(count_labelled(store, NULL, red, no_label), 10);
+    assert_int_equal(count_labelled(store, "ada", red, no_label), 5);
+    assert_int_equal(count_labelled(store, "bob", red, big), 5);
+    assert_int_equal(count_labelled(store, "ada", blue, big), 1);
+    assert_int_equal(count_labelled(store, NULL, big, no_label), 10);
+}
+
 static uint64_t total_ended(struct store *store, const char *owner)
 {
     scoped(found_records_free) struct found_records found = { 0 };
@@ -1380,6 +1403,7 @@ int store_contract_run(const struct store_contract *which)
         contract_test(a_page_is_bounded_in_bytes_and_says_that_there_is_more),
         contract_test(the_number_of_ended_sessions_is_told),
         contract_test(a_label_filter_follows_what_is_put_and_forgotten),
+        contract_test(a_label_filter_follows_many_changes_at_once),
         contract_test(ended_sessions_are_found_by_label),
         contract_test(a_megabyte_of_text_is_kept),
     };

@@ -35,6 +35,11 @@ struct sqlite_db {
     uint64_t redo_last;    /* number of the last frame of the redo log that is in the database */
     struct buffer scratch; /* for sums; kept for its memory */
     struct error broken;   /* set after a failed fsync: the content of the disk is unknown */
+    struct {
+        int64_t *lists; /* owned; one for each session that has left it */
+        size_t count;
+        size_t capacity;
+    } left; /* in this transaction, see labels.h */
 
     /* Prepared when first needed; owned. */
     sqlite3_stmt *begin;

@@ -37,7 +37,7 @@ static const char *const statements[] = {
                     " AND ended_labels.name <> ''",
     [LISTS_OF_SESSION] = "SELECT ended_lists.id" LISTS " WHERE " OF_SESSION,
     [REMOVE_ENTRY] = "DELETE FROM ended_entries WHERE session = ?1 AND list = ?2",
-    [COUNT_OUT] = "UPDATE ended_lists SET sessions = sessions - 1 WHERE id = ?2",
+    [COUNT_OUT] = "UPDATE ended_lists SET sessions = sessions - ?1 WHERE id = ?2",
     [REMOVE_LISTS] = "DELETE FROM ended_lists INDEXED BY ended_lists_empty WHERE sessions <= 0",
     [FIND_LIST] =
         "SELECT id, sessions FROM ended_lists WHERE scope = ?1 AND name = ?2 AND value = ?3",
@@ -78,13 +78,13 @@ static int find_session(struct sqlite_db *db, const char *id, int64_t *out_numbe
     return code == SQLITE_ROW ? 1 : code == SQLITE_DONE ? 0 : -1;
 }
 
-static int run(struct sqlite_db *db, enum statement which, int64_t session, int64_t list,
+static int run(struct sqlite_db *db, enum statement which, int64_t first, int64_t second,
                struct error *err)
 {
     if (prepare(db, which, err) < 0)
         return -1;
-    (void)sqlite3_bind_int64(db->labels[which], 1, session);
-    (void)sqlite3_bind_int64(db->labels[which], 2, list);
+    (void)sqlite3_bind_int64(db->labels[which], 1, first);
+    (void)sqlite3_bind_int64(db->labels[which], 2, second);
     return sqlite_db_run(db, db->labels[which], err);
 }
 
@@ -100,6 +100,15 @@ int labels_enter(struct sqlite_db *db, const char *session_id, struct error *err
     return run(db, ADD_ENTRIES, session, 0, err);
 }
 
+static void note_left(struct sqlite_db *db, int64_t list)
+{
+    if (db->left.count == db->left.capacity) {
+        db->left.capacity = MAX(db->left.capacity * 2, (size_t)64);
+        db->left.lists = xrealloc(db->left.lists, db->left.capacity, sizeof(*db->left.lists));
+    }
+    db->left.lists[db->left.count++] = list;
+}
+
 /* One list after the other: removing rows does not affect the rows that are read. */
 static int leave_lists(struct sqlite_db *db, int64_t session, struct error *err)
 {
@@ -110,9 +119,9 @@ static int leave_lists(struct sqlite_db *db, int64_t session, struct error *err)
     while ((code = sqlite3_step(row)) == SQLITE_ROW) {
         int64_t list = sqlite3_column_int64(row, 0);
 
-        if (run(db, REMOVE_ENTRY, session, list, err) < 0 ||
-            run(db, COUNT_OUT, session, list, err) < 0)
+        if (run(db, REMOVE_ENTRY, session, list, err) < 0)
             break;
+        note_left(db, list);
     }
     sqlite3_reset(row);
     if (code != SQLITE_DONE && code != SQLITE_ROW)
@@ -127,9 +136,39 @@ int labels_leave(struct sqlite_db *db, const char *session_id, struct error *err
 
     if (found <= 0)
         return found;
-    if (prepare(db, LISTS_OF_SESSION, err) < 0 || leave_lists(db, session, err) < 0)
-        return -1;
+    return prepare(db, LISTS_OF_SESSION, err) < 0 ? -1 : leave_lists(db, session, err);
+}
+
+static int compare_lists(const void *a, const void *b)
+{
+    const int64_t *left = a;
+    const int64_t *right = b;
+
+    return (*left > *right) - (*left < *right);
+}
+
+int labels_settle(struct sqlite_db *db, struct error *err)
+{
+    size_t count = db->left.count;
+    size_t first = 0;
+
+    if (!count)
+        return 0;
+    db->left.count = 0;
+    qsort(db->left.lists, count, sizeof(*db->left.lists), compare_lists);
+    for (size_t i = 1; i <= count; i++) {
+        if (i < count && db->left.lists[i] == db->left.lists[first])
+            continue;
+        if (run(db, COUNT_OUT, (int64_t)(i - first), db->left.lists[first], err) < 0)
+            return -1;
+        first = i;
+    }
     return run(db, REMOVE_LISTS, 0, 0, err);
+}
+
+void labels_forget(struct sqlite_db *db)
+{
+    db->left.count = 0;
 }
 
 /* --- questions ----------------------------------------------------------------------------- */

@@ -646,6 +646,7 @@ void sqlite_db_close(struct sqlite_db *db)
         sqlite3_finalize(statement);
     sqlite3_close(db->handle);
     buffer_fini(&db->scratch);
+    free(db->left.lists);
     free(db->path);
     *db = (struct sqlite_db){ 0 };
 }

@@ -259,6 +259,8 @@ static int write_all(struct sqlite_db *db, const struct change_queue *changes, i
             return -1;
         documents = documents || change->table == STORE_DOCUMENTS;
     }
+    if (labels_settle(db, err) < 0)
+        return -1;
     return documents ? purge_documents(db, now_wall_us, err) : 0;
 }
 
@@ -291,6 +293,7 @@ static int begin(struct sqlite_db *db, struct error *err)
 
 static void roll_back(struct sqlite_db *db)
 {
+    labels_forget(db);
     if (!sqlite3_get_autocommit(db->handle))
         (void)sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
 }
