@@ -8,6 +8,7 @@ Real sessions are made and ended first; copies of their records fill the store. 
 a list takes more than 3 times as long with MANY as with FEW, when retention of all takes a minute or more, when a request beside it
 takes more than 50 ms more than the slowest one before, or when the database does not shrink.
 """
+import hashlib
 import json
 import os
 import pathlib
@@ -58,12 +59,13 @@ def fill(state, model, first, count):
     execution, = database.execute("SELECT id FROM executions WHERE session_id = ?", (model,)).fetchone()
     events, = database.execute("SELECT count(*) FROM events WHERE session_id = ?", (model,)).fetchone()
     top, = database.execute("SELECT max(sequence) FROM events").fetchone()
-    session = "printf('ses_%026d', n)"
+    database.create_function("scattered", 1, lambda number: hashlib.sha256(str(number).encode()).hexdigest()[:26], deterministic=True)
+    session = "'ses_' || scattered(n)"
     copy_rows(database, "sessions", {
         "id": session, "owner": f"printf('owner-%d', n % {OWNERS})",
         "labels_json": f"json_object('all', 'yes', 'team', printf('%d', n % {TEAMS}), 'number', printf('%d', n))"},
         count, first, f"model.id = '{model}'")
-    copy_rows(database, "executions", {"id": "printf('exe_%026d', n)", "session_id": session}, count, first,
+    copy_rows(database, "executions", {"id": "'exe_' || scattered(-n)", "session_id": session}, count, first,
               f"model.id = '{execution}'")
     copy_rows(database, "events", {"sequence": f"{top} + (n - {first}) * {events} + session_sequence", "session_id": session},
               count, first, f"model.session_id = '{model}'")
@@ -71,7 +73,7 @@ def fill(state, model, first, count):
     database.close()
     output = state / "output"
     for number in range(first, first + count):
-        (output / f"exe_{number:026d}.out").write_text("hello\n")
+        (output / f"exe_{hashlib.sha256(str(-number).encode()).hexdigest()[:26]}.out").write_text("hello\n")
     owner = output.stat()
     subprocess.run(["chown", "-R", f"{owner.st_uid}:{owner.st_gid}", output], check=False)
 
