@@ -19,19 +19,22 @@
 #include <unistd.h>
 
 /*
- * A round: sessions whose time is over → their executions → unlink the output (on a worker) →
- * forget the records. The output goes first: a daemon that dies in between finds the records and
- * does it again. A full round is followed by the next a moment later, so that requests come in
- * between; a store that fails is not asked without pause.
+ * A round: sessions whose time is over → their executions → slice by slice: unlink the output (on
+ * a worker) → forget the records. The output goes first: a daemon that dies in between finds the
+ * records and does it again. While the store removes the records of a slice the output of the next
+ * is unlinked. A full round is followed by the next one; a store that fails is not asked without
+ * pause.
  *
- * Requests wait while the store removes the records of a round. How many sessions a round has
- * follows from how long that took for the round before: it shows in the first answer of the next.
+ * Requests wait while the store removes the records of a slice. How many sessions a slice has
+ * follows from how long that took for the slice before: a question is answered when it is done.
+ * No round begins while the log of the store is too long: it would never become short again.
  */
 
 enum {
-    BATCH = 32, /* at most */
-    LEAST_BATCH = 4,
-    LONG_US = 8 * 1000,
+    ROUND = 128, /* sessions, at most */
+    SLICE = 64,  /* of them, at most */
+    LEAST_SLICE = 4,
+    LONG_US = 12 * 1000,
     EXECUTIONS_AT_ONCE = 1000,
     PAUSE_US = 100 * 1000,
     SHORT_PAUSE_US = 2 * 1000,
@@ -45,14 +48,8 @@ enum retention_state {
     RETENTION_RESTS,
     RETENTION_FINDS,      /* sessions whose time is over */
     RETENTION_READS,      /* their executions */
-    RETENTION_UNLINKS,    /* their output */
+    RETENTION_REMOVES,    /* slices of them */
     RETENTION_LOOKS_AHEAD /* for the next one */
-};
-
-/* Asks for the executions of one session. */
-struct lookup {
-    struct retention *retention; /* borrowed */
-    struct store_query query;
 };
 
 struct ids {
@@ -61,20 +58,33 @@ struct ids {
     size_t capacity;
 };
 
+/* One session of the round, and the question for its executions. */
+struct over {
+    struct retention *retention; /* borrowed */
+    char id[ID_SIZE];
+    struct store_query query;
+    struct ids executions;
+};
+
 struct retention {
     struct core *core; /* borrowed */
     struct timer timer;
-    struct store_query query;
-    struct job job;
-    struct ids sessions;
-    struct ids executions;
-    struct lookup lookups[BATCH];
-    uint32_t batch;      /* how many sessions this round asks for */
-    uint32_t next_batch; /* and the next */
-    int64_t asked_us;
-    size_t unanswered;   /* of them */
-    uint64_t kept_bytes; /* of archives that are unlinked */
     enum retention_state state;
+    struct store_query query; /* of the round, or for the next session */
+    struct over sessions[ROUND];
+    size_t count;      /* of them */
+    size_t unanswered; /* of their questions */
+    struct {
+        size_t first;
+        size_t count;
+        size_t next_count; /* of the slice after it */
+        struct job job;
+        bool is_unlinking;
+        uint64_t kept_bytes;       /* of archives that are unlinked */
+        struct store_query behind; /* answered when the records of the slice before are removed */
+        bool is_removing;          /* these records */
+        int64_t asked_us;
+    } slice;
     struct timer others;  /* where nodes share the store */
     bool is_for_others;   /* this round is for the sessions of any node */
     struct error failure; /* of this round */
@@ -85,8 +95,8 @@ static void enter(struct retention *retention, enum retention_state state)
     static const unsigned successors[] = {
         [RETENTION_RESTS] = 1 << RETENTION_FINDS | 1 << RETENTION_LOOKS_AHEAD,
         [RETENTION_FINDS] = 1 << RETENTION_READS | 1 << RETENTION_LOOKS_AHEAD,
-        [RETENTION_READS] = 1 << RETENTION_UNLINKS | 1 << RETENTION_LOOKS_AHEAD,
-        [RETENTION_UNLINKS] = 1 << RETENTION_RESTS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_READS] = 1 << RETENTION_REMOVES | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_REMOVES] = 1 << RETENTION_RESTS | 1 << RETENTION_LOOKS_AHEAD,
         [RETENTION_LOOKS_AHEAD] = 1 << RETENTION_RESTS,
     };
 
@@ -97,7 +107,7 @@ static void enter(struct retention *retention, enum retention_state state)
 static void ids_add(struct ids *ids, const char *id)
 {
     if (ids->count == ids->capacity) {
-        ids->capacity = ids->capacity ? ids->capacity * 2 : BATCH;
+        ids->capacity = ids->capacity ? ids->capacity * 2 : 4;
         ids->items = xrealloc(ids->items, ids->capacity, sizeof(*ids->items));
     }
     memcpy(ids->items[ids->count++], id, sizeof(*ids->items));
@@ -144,141 +154,196 @@ static void find_next(struct retention *retention)
     store_query_expired(retention->core->parts.store, INT64_MAX, &retention->query);
 }
 
-/* --- a round ------------------------------------------------------------------------------- */
+/* --- slices -------------------------------------------------------------------------------- */
 
-static void unlink_output(struct job *job)
-{
-    struct retention *retention = container_of(job, struct retention, job);
-
-    for (size_t i = 0; i < retention->sessions.count; i++)
-        retention->kept_bytes += workspace_archive_unlink(retention->core->parts.state_dir,
-                                                          retention->sessions.items[i]);
-    for (size_t i = 0; i < retention->sessions.count; i++)
-        storage_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
-    for (size_t i = 0; i < retention->executions.count; i++)
-        spool_files_unlink(retention->core->parts.state_dir, retention->executions.items[i]);
-}
+static void go_on(struct retention *retention);
 
 static void end_round(struct retention *retention)
 {
-    bool is_full = retention->sessions.count == retention->batch &&
-                   retention->failure.code == ERR_NONE &&
+    bool is_full = retention->count == ROUND && retention->failure.code == ERR_NONE &&
                    !retention->core->parts.store->counts.failing;
 
-    ids_clear(&retention->sessions);
-    ids_clear(&retention->executions);
+    for (size_t i = 0; i < retention->count; i++)
+        ids_clear(&retention->sessions[i].executions);
+    retention->count = 0;
     if (!is_full) {
         retention->is_for_others = false;
         find_next(retention);
         return;
     }
     enter(retention, RETENTION_RESTS);
-    timer_arm_in(&retention->timer, SHORT_PAUSE_US);
+    timer_arm_in(&retention->timer, 0);
+}
+
+static void unlink_output(struct job *job)
+{
+    struct retention *retention = container_of(job, struct retention, slice.job);
+    int state_dir = retention->core->parts.state_dir;
+
+    for (size_t i = 0; i < retention->slice.count; i++) {
+        const struct over *over = &retention->sessions[retention->slice.first + i];
+
+        retention->slice.kept_bytes += workspace_archive_unlink(state_dir, over->id);
+        storage_unlink(state_dir, over->id);
+        for (size_t k = 0; k < over->executions.count; k++)
+            spool_files_unlink(state_dir, over->executions.items[k]);
+    }
 }
 
 static void on_output_gone(struct job *job)
 {
-    struct retention *retention = container_of(job, struct retention, job);
+    struct retention *retention = container_of(job, struct retention, slice.job);
 
-    for (size_t i = 0; i < retention->sessions.count; i++)
-        storage_forget(retention->core->storage, retention->sessions.items[i]);
-    for (size_t i = 0; i < retention->sessions.count; i++)
-        store_forget_session(retention->core->parts.store, retention->sessions.items[i]);
-    for (size_t i = 0; i < retention->executions.count; i++)
-        spool_shares_forget(retention->core->spool_shares, retention->executions.items[i]);
-    workspace_archive_forget(retention->core->archives, retention->kept_bytes);
-    retention->kept_bytes = 0;
-    log_debug("records removed", kv("sessions", retention->sessions.count));
-    end_round(retention);
+    retention->slice.is_unlinking = false;
+    go_on(retention);
 }
 
-static void remove_output(struct retention *retention)
+static void unlink_slice(struct retention *retention)
 {
     struct worker *worker = retention->core->parts.worker;
 
-    enter(retention, RETENTION_UNLINKS);
-    retention->job = (struct job){ .run = unlink_output, .done = on_output_gone };
+    retention->slice.is_unlinking = true;
+    retention->slice.job = (struct job){ .run = unlink_output, .done = on_output_gone };
     if (worker) {
-        worker_submit(worker, &retention->job);
+        worker_submit(worker, &retention->slice.job);
         return;
     }
-    unlink_output(&retention->job);
-    on_output_gone(&retention->job);
+    unlink_output(&retention->slice.job);
+    on_output_gone(&retention->slice.job);
 }
+
+static void on_records_gone(struct store_query *query)
+{
+    struct retention *retention = container_of(query, struct retention, slice.behind);
+    int64_t took_us = loop_now_us(retention->core->loop) - retention->slice.asked_us;
+    size_t count = retention->slice.next_count;
+    size_t next = took_us > LONG_US ? count / 2 : count + LEAST_SLICE;
+
+    retention->slice.next_count = MIN(MAX(next, (size_t)LEAST_SLICE), (size_t)SLICE);
+    if (query->err.code != ERR_NONE)
+        retention->failure = query->err;
+    retention->slice.is_removing = false;
+    go_on(retention);
+}
+
+static void on_any_session(struct store_query *query UNUSED,
+                           const struct session_record *record UNUSED)
+{
+}
+
+static void remove_records(struct retention *retention)
+{
+    struct core *core = retention->core;
+    size_t end = retention->slice.first + retention->slice.count;
+
+    for (size_t i = retention->slice.first; i < end; i++) {
+        const struct over *over = &retention->sessions[i];
+
+        storage_forget(core->storage, over->id);
+        for (size_t k = 0; k < over->executions.count; k++)
+            spool_shares_forget(core->spool_shares, over->executions.items[k]);
+        store_forget_session(core->parts.store, over->id);
+    }
+    workspace_archive_forget(core->archives, retention->slice.kept_bytes);
+    retention->slice.kept_bytes = 0;
+    log_debug("records removed", kv("sessions", retention->slice.count));
+    retention->slice.is_removing = true;
+    retention->slice.asked_us = loop_now_us(core->loop);
+    retention->slice.behind =
+        (struct store_query){ .on_session = on_any_session, .done = on_records_gone, .limit = 1 };
+    store_query_expired(core->parts.store, 0, &retention->slice.behind);
+}
+
+/* Both have to be done: the output of the slice, and the records of the slice before. */
+static void go_on(struct retention *retention)
+{
+    size_t end = retention->slice.first + retention->slice.count;
+
+    if (retention->slice.is_unlinking || retention->slice.is_removing)
+        return;
+    if (retention->failure.code != ERR_NONE || retention->slice.first == retention->count) {
+        end_round(retention);
+        return;
+    }
+    if (retention->slice.count)
+        remove_records(retention);
+    retention->slice.first = end;
+    retention->slice.count = MIN(retention->slice.next_count, retention->count - end);
+    if (retention->slice.count)
+        unlink_slice(retention);
+}
+
+static void remove_all(struct retention *retention)
+{
+    enter(retention, RETENTION_REMOVES);
+    retention->slice.first = retention->slice.count = 0;
+    go_on(retention);
+}
+
+/* --- a round ------------------------------------------------------------------------------- */
 
 static void on_execution(struct store_query *query, const struct execution_record *record)
 {
-    struct lookup *lookup = container_of(query, struct lookup, query);
-
-    ids_add(&lookup->retention->executions, record->id);
+    ids_add(&container_of(query, struct over, query)->executions, record->id);
 }
 
 static void on_executions(struct store_query *query);
 
-static void read_executions(struct lookup *lookup, const char *session_id, uint64_t behind)
+static void read_executions(struct over *over, uint64_t behind)
 {
-    lookup->query = (struct store_query){ .on_execution = on_execution,
-                                          .done = on_executions,
-                                          .session_id = session_id,
-                                          .behind = behind,
-                                          .limit = EXECUTIONS_AT_ONCE };
-    store_query(lookup->retention->core->parts.store, STORE_EXECUTIONS, &lookup->query);
+    over->query = (struct store_query){ .on_execution = on_execution,
+                                        .done = on_executions,
+                                        .session_id = over->id,
+                                        .behind = behind,
+                                        .limit = EXECUTIONS_AT_ONCE };
+    store_query(over->retention->core->parts.store, STORE_EXECUTIONS, &over->query);
 }
 
 static void on_executions(struct store_query *query)
 {
-    struct lookup *lookup = container_of(query, struct lookup, query);
-    struct retention *retention = lookup->retention;
+    struct over *over = container_of(query, struct over, query);
+    struct retention *retention = over->retention;
 
     if (query->err.code != ERR_NONE) {
         log_warn("records could not be read", kv("error", query->err.message));
         retention->failure = query->err;
     } else if (query->is_cut) {
-        read_executions(lookup, query->session_id, query->position);
+        read_executions(over, query->position);
         return;
     }
     if (--retention->unanswered > 0)
         return;
     if (retention->failure.code == ERR_NONE)
-        remove_output(retention);
+        remove_all(retention);
     else
         end_round(retention); /* what is not known would be left on the disk */
-}
-
-/* The answer has waited until the records of the round before were removed. */
-static void adapt_batch(struct retention *retention)
-{
-    int64_t took_us = loop_now_us(retention->core->loop) - retention->asked_us;
-    uint32_t next = took_us > LONG_US ? retention->batch / 2 : retention->batch + LEAST_BATCH;
-
-    retention->next_batch = MIN(MAX(next, (uint32_t)LEAST_BATCH), (uint32_t)BATCH);
 }
 
 /* All at once: the store answers them in one visit. */
 static void on_sessions(struct store_query *query)
 {
     struct retention *retention = container_of(query, struct retention, query);
-    size_t count = retention->sessions.count;
 
-    adapt_batch(retention);
     retention->failure = query->err;
     if (query->err.code != ERR_NONE)
         log_warn("records could not be read", kv("error", query->err.message));
-    if (count == 0 || query->err.code != ERR_NONE) {
+    if (retention->count == 0 || query->err.code != ERR_NONE) {
         end_round(retention);
         return;
     }
     enter(retention, RETENTION_READS);
-    retention->unanswered = count;
-    for (size_t i = 0; i < count; i++) {
-        retention->lookups[i].retention = retention;
-        read_executions(&retention->lookups[i], retention->sessions.items[i], 0);
-    }
+    retention->unanswered = retention->count;
+    for (size_t i = 0; i < retention->count; i++)
+        read_executions(&retention->sessions[i], 0);
 }
 
 static void on_session(struct store_query *query, const struct session_record *record)
 {
-    ids_add(&container_of(query, struct retention, query)->sessions, record->id);
+    struct retention *retention = container_of(query, struct retention, query);
+    struct over *over = &retention->sessions[retention->count++];
+
+    over->retention = retention;
+    memcpy(over->id, record->id, sizeof(over->id));
 }
 
 static void start_round(struct retention *retention)
@@ -286,13 +351,11 @@ static void start_round(struct retention *retention)
     struct loop *loop = retention->core->loop;
 
     enter(retention, RETENTION_FINDS);
-    retention->batch = retention->next_batch;
-    retention->asked_us = loop_now_us(loop);
     retention->query =
         (struct store_query){ .on_session = on_session,
                               .done = on_sessions,
                               .node = retention->is_for_others ? NULL : retention->core->parts.node,
-                              .limit = retention->batch };
+                              .limit = ROUND };
     store_query_expired(retention->core->parts.store,
                         clock_wall_us(loop_clock(loop)) -
                             (retention->is_for_others ? OTHERS_US : 0),
@@ -304,7 +367,11 @@ static void on_timer(struct timer *timer)
 {
     struct retention *retention = container_of(timer, struct retention, timer);
 
-    if (retention->state == RETENTION_RESTS)
+    if (retention->state != RETENTION_RESTS)
+        return;
+    if (retention->core->parts.store->is_behind)
+        timer_arm_in(timer, SHORT_PAUSE_US);
+    else
         start_round(retention);
 }
 
@@ -326,7 +393,7 @@ struct retention *retention_new(struct core *core)
     struct retention *retention = xnew(struct retention);
 
     retention->core = core;
-    retention->next_batch = BATCH;
+    retention->slice.next_count = SLICE;
     timer_init(&retention->timer, core->loop, on_timer);
     timer_init(&retention->others, core->loop, on_others);
     return retention;
@@ -338,8 +405,8 @@ void retention_free(struct retention *retention)
         return;
     timer_stop(&retention->timer);
     timer_stop(&retention->others);
-    ids_clear(&retention->sessions);
-    ids_clear(&retention->executions);
+    for (size_t i = 0; i < retention->count; i++)
+        ids_clear(&retention->sessions[i].executions);
     free(retention);
 }
 

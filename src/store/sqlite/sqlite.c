@@ -32,6 +32,8 @@
 
 enum {
     CHECKPOINT_PAGES = 2000,
+    /* Checkpoints do not keep up, so the log cannot begin anew: who can wait does, until they have. */
+    CHECKPOINT_PAGES_LONG = 3 * CHECKPOINT_PAGES,
     /* The log is this long only if the daemon never rests; then the writer itself stops for it. */
     CHECKPOINT_PAGES_URGENT = 8 * CHECKPOINT_PAGES,
     GATHER_US = 2000,
@@ -206,6 +208,7 @@ static void checkpoint_done(struct job *job)
             store->journal.backlog.settled = checkpoint->applied;
     }
     checkpoint->tasks = 0;
+    store->base.is_behind = false;
     if (checkpoint->code != SQLITE_OK && checkpoint->code != SQLITE_BUSY &&
         checkpoint->code != checkpoint->reported)
         log_warn("store checkpoint failed; continuing without it",
@@ -228,8 +231,10 @@ static void checkpoint_if_due(struct sqlite_store *store, bool rests)
     if (store->flushes && journal_is_long(&store->journal))
         checkpoint->tasks |= CHECKPOINT_FLUSH;
     checkpoint->applied = backlog->applied;
-    if (checkpoint->tasks)
-        worker_submit(checkpoint->worker, &checkpoint->job);
+    if (!checkpoint->tasks)
+        return;
+    store->base.is_behind = store->wal_pages >= CHECKPOINT_PAGES_LONG;
+    worker_submit(checkpoint->worker, &checkpoint->job);
 }
 
 /* --- a visit to the database --------------------------------------------------------------- */

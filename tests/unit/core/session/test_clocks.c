@@ -5,6 +5,7 @@
 #include "core/stamp.h"
 #include "harness/world.h"
 #include "loop/worker.h"
+#include "store/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -574,21 +575,32 @@ static void retention_goes_on_after_a_restart_and_takes_all_that_is_over(void **
     assert_int_equal(fake_store_count(world->store, STORE_SESSIONS), 0);
 }
 
-/* A store that takes its time for the question that retention begins a round with. */
+/* A store that takes its time to remove records: the question behind them waits for that. */
 static struct {
     struct store_ops ops;
     const struct store_ops *real;
     struct simulated_clock *clock;
     int64_t takes_us;
-    uint32_t limits[64];
+    unsigned forgotten;   /* sessions since the last question */
+    unsigned slices[128]; /* sessions at once */
     size_t count;
 } slow;
 
+static void slow_change(struct store *store, struct change *change)
+{
+    if (change->forget && change->table == STORE_SESSIONS)
+        slow.forgotten++;
+    slow.real->change(store, change);
+}
+
 static void slow_query_expired(struct store *store, int64_t now_wall_us, struct store_query *query)
 {
-    if (query->limit > 1 && slow.count < ARRAY_LENGTH(slow.limits))
-        slow.limits[slow.count++] = query->limit;
     slow.real->query_expired(store, now_wall_us, query);
+    if (!slow.forgotten)
+        return;
+    assert_true(slow.count < ARRAY_LENGTH(slow.slices));
+    slow.slices[slow.count++] = slow.forgotten;
+    slow.forgotten = 0;
     simulated_clock_advance(slow.clock, slow.takes_us);
 }
 
@@ -596,10 +608,11 @@ static void slow_down(struct world *world, int64_t takes_us)
 {
     slow.real = world->store->ops;
     slow.ops = *slow.real;
+    slow.ops.change = slow_change;
     slow.ops.query_expired = slow_query_expired;
     slow.clock = &world->clock;
     slow.takes_us = takes_us;
-    slow.count = 0;
+    slow.count = slow.forgotten = 0;
     world->store->ops = &slow.ops;
 }
 
@@ -616,20 +629,38 @@ static void retain_all(struct world *world, int count, int64_t takes_us)
 
 static void retention_takes_fewer_at_once_from_a_slow_store(void **state)
 {
-    retain_all(*state, 80, 20 * 1000);
-    assert_true(slow.count >= 5);
-    assert_int_equal(slow.limits[0], 32);
-    assert_int_equal(slow.limits[1], 16);
-    assert_int_equal(slow.limits[2], 8);
-    assert_int_equal(slow.limits[3], 4);
-    assert_int_equal(slow.limits[4], 4);
+    retain_all(*state, 200, 20 * 1000);
+    assert_int_equal(slow.slices[0], 64);
+    for (size_t i = 1; i < slow.count; i++)
+        assert_true(slow.slices[i] <= slow.slices[i - 1]);
+    assert_true(slow.count > 10);
+    assert_int_equal(slow.slices[slow.count - 2], 4);
 }
 
 static void retention_takes_many_at_once_from_a_quick_store(void **state)
 {
-    retain_all(*state, 80, 1000);
-    assert_int_equal(slow.count, 3);
-    assert_int_equal(slow.limits[2], 32);
+    retain_all(*state, 200, 1000);
+    assert_int_equal(slow.count, 4);
+    assert_int_equal(slow.slices[0], 64);
+    assert_int_equal(slow.slices[1], 64);
+    assert_int_equal(slow.slices[2], 64);
+    assert_int_equal(slow.slices[3], 8);
+}
+
+/* While the store is behind with its files it gets no more to do that can wait. */
+static void retention_waits_for_a_store_that_is_behind(void **state)
+{
+    struct world *world = *state;
+
+    for (int i = 0; i < 10; i++)
+        assert_non_null(open_with(world, MINUTE_MS, 0, 0));
+    world_advance(world, 2 * MINUTE_MS);
+    world->store->is_behind = true;
+    world_advance(world, world->config.session.retention_ms + MINUTE_MS);
+    assert_int_equal(fake_store_count(world->store, STORE_SESSIONS), 10);
+    world->store->is_behind = false;
+    world_advance(world, MINUTE_MS);
+    assert_int_equal(fake_store_count(world->store, STORE_SESSIONS), 0);
 }
 
 /* The ids of one execution and its spool file in a state directory. */
@@ -853,6 +884,7 @@ int main(void)
         TEST(retention_goes_on_after_a_restart_and_takes_all_that_is_over),
         TEST(retention_takes_fewer_at_once_from_a_slow_store),
         TEST(retention_takes_many_at_once_from_a_quick_store),
+        TEST(retention_waits_for_a_store_that_is_behind),
         TEST(the_output_of_an_ended_session_goes_with_its_record),
         TEST(the_next_end_always_agrees_with_what_happens),
         TEST(work_in_the_background_keeps_a_session),
