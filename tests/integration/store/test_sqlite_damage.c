@@ -715,6 +715,58 @@ static void a_full_disk_fails_commits_until_there_is_space_again(void **state)
     assert_int_equal(umount(place->directory), 0);
 }
 
+struct failing_question {
+    struct store_query query;
+    bool is_answered;
+};
+
+static void on_no_session(struct store_query *query UNUSED,
+                          const struct session_record *record UNUSED)
+{
+}
+
+static void on_answer(struct store_query *query)
+{
+    container_of(query, struct failing_question, query)->is_answered = true;
+}
+
+static uint64_t count_ended(struct store *store)
+{
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    found.query = (struct store_query){ .state = STORE_STATE_ENDED, .limit = 1, .count = true };
+    found_records_ask(&found, store, STORE_SESSIONS);
+    return found.query.total;
+}
+
+/* The transaction fails behind the lists of labels and is repeated. */
+static void sessions_of_a_repeated_transaction_are_counted_once(void **state)
+{
+    struct sqlite_place *place = *state;
+    struct failing_question failing = { .query = { .on_session = on_no_session,
+                                                   .done = on_answer } };
+    struct session_record record;
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    for (unsigned n = 1; n <= 5; n++) {
+        record = sample_session(n);
+        record.state = STORE_STATE_ENDED;
+        store_put_session(place->store, &record);
+    }
+    assert_int_equal(count_ended(place->store), 5);
+    sqlite_place_exec(place, "ALTER TABLE executions RENAME TO elsewhere");
+    store_forget_session(place->store, record.id);
+    store_query(place->store, STORE_SESSIONS, &failing.query);
+    store_wait(place->loop, &failing.is_answered);
+    assert_int_not_equal(failing.query.err.code, ERR_NONE);
+    sqlite_place_exec(place, "ALTER TABLE elsewhere RENAME TO executions");
+    assert_int_equal(count_ended(place->store), 4);
+    sqlite_place_close(place);
+    assert_int_equal(sqlite_place_number(place, "SELECT sessions FROM ended_lists WHERE scope = '*'"
+                                                " AND name = ''"),
+                     4);
+}
+
 static void a_new_database_on_a_full_disk_is_refused_and_leaves_nothing(void **state)
 {
     struct sqlite_place *place = *state;
@@ -760,6 +812,7 @@ int main(void)
         place_test(one_failed_read_at_the_start_is_no_damage),
         place_test(one_failed_write_at_the_start_is_no_damage),
         place_test(a_full_disk_fails_commits_until_there_is_space_again),
+        place_test(sessions_of_a_repeated_transaction_are_counted_once),
         place_test(a_new_database_on_a_full_disk_is_refused_and_leaves_nothing),
     };
 
