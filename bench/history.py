@@ -53,13 +53,18 @@ def copy_rows(database, table, changed, count, first, where):
             SELECT {', '.join([*changed.values(), *same])} FROM numbers CROSS JOIN {table} AS model WHERE {where} ORDER BY n""")
 
 
+def scattered(number):
+    """The part of an id behind its prefix, as far from that of its neighbours as in real ids."""
+    return hashlib.sha256(str(number).encode()).hexdigest()[:26]
+
+
 def fill(state, model, first, count):
     """The records of that many ended sessions, with an execution each, its events and its output."""
     database = sqlite3.connect(state / "sandglass.db")
     execution, = database.execute("SELECT id FROM executions WHERE session_id = ?", (model,)).fetchone()
     events, = database.execute("SELECT count(*) FROM events WHERE session_id = ?", (model,)).fetchone()
     top, = database.execute("SELECT max(sequence) FROM events").fetchone()
-    database.create_function("scattered", 1, lambda number: hashlib.sha256(str(number).encode()).hexdigest()[:26], deterministic=True)
+    database.create_function("scattered", 1, scattered, deterministic=True)
     session = "'ses_' || scattered(n)"
     copy_rows(database, "sessions", {
         "id": session, "owner": f"printf('owner-%d', n % {OWNERS})",
@@ -73,7 +78,7 @@ def fill(state, model, first, count):
     database.close()
     output = state / "output"
     for number in range(first, first + count):
-        (output / f"exe_{hashlib.sha256(str(-number).encode()).hexdigest()[:26]}.out").write_text("hello\n")
+        (output / f"exe_{scattered(-number)}.out").write_text("hello\n")
     owner = output.stat()
     subprocess.run(["chown", "-R", f"{owner.st_uid}:{owner.st_gid}", output], check=False)
 
