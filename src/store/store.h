@@ -358,7 +358,7 @@ struct store {
     uint64_t version;  /* the last one given to a claim */
     uint64_t changes;  /* puts, forgets and claims since it was opened */
     uint64_t written;  /* of these are recorded, as tickets have said */
-    bool is_behind;    /* with its files: changes that can wait should wait */
+    bool is_behind;    /* its log grows faster than it is copied: postpone changes that can wait */
     int64_t
         server_ahead_us; /* the clock of a shared server, less the boot clock here; 0: unknown */
     struct store_load load;

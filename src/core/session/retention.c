@@ -25,9 +25,9 @@
  * is unlinked. A full round is followed by the next one; a store that fails is not asked without
  * pause.
  *
- * Requests wait while the store removes the records of a slice. How many sessions a slice has
- * follows from how long that took for the slice before: a question is answered when it is done.
- * No round begins while the log of the store is too long: it would never become short again.
+ * Requests wait while the store removes the records of a slice. The size of a slice follows from the
+ * time that this took for the slice before: a question behind the removal is answered after it.
+ * No round begins while the store is behind with its files (store.h).
  */
 
 enum {
@@ -52,14 +52,20 @@ enum retention_state {
     RETENTION_LOOKS_AHEAD /* for the next one */
 };
 
+/* Steps of two neighbouring slices, side by side. */
+enum {
+    SLICE_UNLINKS = 1 << 0, /* the output of this slice */
+    SLICE_FORGETS = 1 << 1, /* the records of the slice before */
+};
+
 struct ids {
     char (*items)[ID_SIZE]; /* owned */
     size_t count;
     size_t capacity;
 };
 
-/* One session of the round, and the question for its executions. */
-struct over {
+/* One session of a round, and the question for its executions. */
+struct expired {
     struct retention *retention; /* borrowed */
     char id[ID_SIZE];
     struct store_query query;
@@ -71,18 +77,17 @@ struct retention {
     struct timer timer;
     enum retention_state state;
     struct store_query query; /* of the round, or for the next session */
-    struct over sessions[ROUND];
+    struct expired sessions[ROUND];
     size_t count;      /* of them */
     size_t unanswered; /* of their questions */
     struct {
         size_t first;
         size_t count;
-        size_t next_count; /* of the slice after it */
+        size_t next_count;  /* of the slice after it */
+        unsigned under_way; /* SLICE_… */
         struct job job;
-        bool is_unlinking;
         uint64_t kept_bytes;       /* of archives that are unlinked */
-        struct store_query behind; /* answered when the records of the slice before are removed */
-        bool is_removing;          /* these records */
+        struct store_query behind; /* the removal of the records of the slice before */
         int64_t asked_us;
     } slice;
     struct timer others;  /* where nodes share the store */
@@ -107,7 +112,7 @@ static void enter(struct retention *retention, enum retention_state state)
 static void ids_add(struct ids *ids, const char *id)
 {
     if (ids->count == ids->capacity) {
-        ids->capacity = ids->capacity ? ids->capacity * 2 : 4;
+        ids->capacity = MAX(ids->capacity * 2, (size_t)4);
         ids->items = xrealloc(ids->items, ids->capacity, sizeof(*ids->items));
     }
     memcpy(ids->items[ids->count++], id, sizeof(*ids->items));
@@ -181,12 +186,12 @@ static void unlink_output(struct job *job)
     int state_dir = retention->core->parts.state_dir;
 
     for (size_t i = 0; i < retention->slice.count; i++) {
-        const struct over *over = &retention->sessions[retention->slice.first + i];
+        const struct expired *expired = &retention->sessions[retention->slice.first + i];
 
-        retention->slice.kept_bytes += workspace_archive_unlink(state_dir, over->id);
-        storage_unlink(state_dir, over->id);
-        for (size_t k = 0; k < over->executions.count; k++)
-            spool_files_unlink(state_dir, over->executions.items[k]);
+        retention->slice.kept_bytes += workspace_archive_unlink(state_dir, expired->id);
+        storage_unlink(state_dir, expired->id);
+        for (size_t k = 0; k < expired->executions.count; k++)
+            spool_files_unlink(state_dir, expired->executions.items[k]);
     }
 }
 
@@ -194,7 +199,7 @@ static void on_output_gone(struct job *job)
 {
     struct retention *retention = container_of(job, struct retention, slice.job);
 
-    retention->slice.is_unlinking = false;
+    retention->slice.under_way &= ~(unsigned)SLICE_UNLINKS;
     go_on(retention);
 }
 
@@ -202,7 +207,7 @@ static void unlink_slice(struct retention *retention)
 {
     struct worker *worker = retention->core->parts.worker;
 
-    retention->slice.is_unlinking = true;
+    retention->slice.under_way |= SLICE_UNLINKS;
     retention->slice.job = (struct job){ .run = unlink_output, .done = on_output_gone };
     if (worker) {
         worker_submit(worker, &retention->slice.job);
@@ -220,14 +225,17 @@ static void on_records_gone(struct store_query *query)
     size_t next = took_us > LONG_US ? count / 2 : count + LEAST_SLICE;
 
     retention->slice.next_count = MIN(MAX(next, (size_t)LEAST_SLICE), (size_t)SLICE);
-    if (query->err.code != ERR_NONE)
+    if (query->err.code != ERR_NONE) {
+        log_warn("records could not be removed", kv("error", query->err.message));
         retention->failure = query->err;
-    retention->slice.is_removing = false;
+    }
+    retention->slice.under_way &= ~(unsigned)SLICE_FORGETS;
     go_on(retention);
 }
 
-static void on_any_session(struct store_query *query UNUSED,
-                           const struct session_record *record UNUSED)
+/* No session expired before 1970: only the end of the answer matters. */
+static void on_no_session(struct store_query *query UNUSED,
+                          const struct session_record *record UNUSED)
 {
 }
 
@@ -237,29 +245,30 @@ static void remove_records(struct retention *retention)
     size_t end = retention->slice.first + retention->slice.count;
 
     for (size_t i = retention->slice.first; i < end; i++) {
-        const struct over *over = &retention->sessions[i];
+        const struct expired *expired = &retention->sessions[i];
 
-        storage_forget(core->storage, over->id);
-        for (size_t k = 0; k < over->executions.count; k++)
-            spool_shares_forget(core->spool_shares, over->executions.items[k]);
-        store_forget_session(core->parts.store, over->id);
+        storage_forget(core->storage, expired->id);
+        for (size_t k = 0; k < expired->executions.count; k++)
+            spool_shares_forget(core->spool_shares, expired->executions.items[k]);
+        store_forget_session(core->parts.store, expired->id);
     }
     workspace_archive_forget(core->archives, retention->slice.kept_bytes);
     retention->slice.kept_bytes = 0;
     log_debug("records removed", kv("sessions", retention->slice.count));
-    retention->slice.is_removing = true;
+    retention->slice.under_way |= SLICE_FORGETS;
     retention->slice.asked_us = loop_now_us(core->loop);
     retention->slice.behind =
-        (struct store_query){ .on_session = on_any_session, .done = on_records_gone, .limit = 1 };
+        (struct store_query){ .on_session = on_no_session, .done = on_records_gone, .limit = 1 };
     store_query_expired(core->parts.store, 0, &retention->slice.behind);
 }
 
-/* Both have to be done: the output of the slice, and the records of the slice before. */
+/* Forgets the slice whose output is unlinked and begins with the next, once the records of the slice
+ * before are gone. */
 static void go_on(struct retention *retention)
 {
     size_t end = retention->slice.first + retention->slice.count;
 
-    if (retention->slice.is_unlinking || retention->slice.is_removing)
+    if (retention->slice.under_way)
         return;
     if (retention->failure.code != ERR_NONE || retention->slice.first == retention->count) {
         end_round(retention);
@@ -284,31 +293,31 @@ static void remove_all(struct retention *retention)
 
 static void on_execution(struct store_query *query, const struct execution_record *record)
 {
-    ids_add(&container_of(query, struct over, query)->executions, record->id);
+    ids_add(&container_of(query, struct expired, query)->executions, record->id);
 }
 
 static void on_executions(struct store_query *query);
 
-static void read_executions(struct over *over, uint64_t behind)
+static void read_executions(struct expired *expired, uint64_t behind)
 {
-    over->query = (struct store_query){ .on_execution = on_execution,
-                                        .done = on_executions,
-                                        .session_id = over->id,
-                                        .behind = behind,
-                                        .limit = EXECUTIONS_AT_ONCE };
-    store_query(over->retention->core->parts.store, STORE_EXECUTIONS, &over->query);
+    expired->query = (struct store_query){ .on_execution = on_execution,
+                                           .done = on_executions,
+                                           .session_id = expired->id,
+                                           .behind = behind,
+                                           .limit = EXECUTIONS_AT_ONCE };
+    store_query(expired->retention->core->parts.store, STORE_EXECUTIONS, &expired->query);
 }
 
 static void on_executions(struct store_query *query)
 {
-    struct over *over = container_of(query, struct over, query);
-    struct retention *retention = over->retention;
+    struct expired *expired = container_of(query, struct expired, query);
+    struct retention *retention = expired->retention;
 
     if (query->err.code != ERR_NONE) {
         log_warn("records could not be read", kv("error", query->err.message));
         retention->failure = query->err;
     } else if (query->is_cut) {
-        read_executions(over, query->position);
+        read_executions(expired, query->position);
         return;
     }
     if (--retention->unanswered > 0)
@@ -340,10 +349,10 @@ static void on_sessions(struct store_query *query)
 static void on_session(struct store_query *query, const struct session_record *record)
 {
     struct retention *retention = container_of(query, struct retention, query);
-    struct over *over = &retention->sessions[retention->count++];
+    struct expired *expired = &retention->sessions[retention->count++];
 
-    over->retention = retention;
-    memcpy(over->id, record->id, sizeof(over->id));
+    expired->retention = retention;
+    memcpy(expired->id, record->id, sizeof(expired->id));
 }
 
 static void start_round(struct retention *retention)

@@ -36,10 +36,10 @@ struct sqlite_db {
     struct buffer scratch; /* for sums; kept for its memory */
     struct error broken;   /* set after a failed fsync: the content of the disk is unknown */
     struct {
-        int64_t *lists; /* owned; one for each session that has left it */
+        int64_t *lists; /* owned; a list occurs once for each session that left it */
         size_t count;
         size_t capacity;
-    } left; /* in this transaction, see labels.h */
+    } left; /* by this transaction; its counts are not written yet: labels_settle() */
 
     /* Prepared when first needed; owned. */
     sqlite3_stmt *begin;

@@ -166,7 +166,7 @@ int labels_settle(struct sqlite_db *db, struct error *err)
     return run(db, REMOVE_LISTS, 0, 0, err);
 }
 
-void labels_forget(struct sqlite_db *db)
+void labels_discard(struct sqlite_db *db)
 {
     db->left.count = 0;
 }

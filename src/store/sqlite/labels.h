@@ -13,13 +13,14 @@
 #include "store/sqlite/db.h"
 
 /* Called before the record of a session is replaced or removed; only ended sessions are in
- * lists. How many sessions the lists have is right after labels_settle(): many sessions that are
- * removed together are in the same lists. */
+ * lists. The counts of the lists are correct after labels_settle() only: sessions that are removed
+ * together share lists, and each count is written once. */
 int labels_leave(struct sqlite_db *db, const char *session_id, struct error *err);
 
-/* At the end of a transaction, or: it is rolled back. */
+/* Writes the counts. Every transaction that may have called labels_leave() ends with it, or with
+ * labels_discard() when it is rolled back. */
 int labels_settle(struct sqlite_db *db, struct error *err);
-void labels_forget(struct sqlite_db *db);
+void labels_discard(struct sqlite_db *db);
 
 /* Called when the record is written; only ended sessions enter lists. */
 int labels_enter(struct sqlite_db *db, const char *session_id, struct error *err);

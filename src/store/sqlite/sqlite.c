@@ -32,7 +32,7 @@
 
 enum {
     CHECKPOINT_PAGES = 2000,
-    /* Checkpoints do not keep up, so the log cannot begin anew: who can wait does, until they have. */
+    /* Checkpoints do not keep up, so the log cannot begin anew: `is_behind` holds back retention. */
     CHECKPOINT_PAGES_LONG = 3 * CHECKPOINT_PAGES,
     /* The log is this long only if the daemon never rests; then the writer itself stops for it. */
     CHECKPOINT_PAGES_URGENT = 8 * CHECKPOINT_PAGES,

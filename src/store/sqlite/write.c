@@ -293,7 +293,7 @@ static int begin(struct sqlite_db *db, struct error *err)
 
 static void roll_back(struct sqlite_db *db)
 {
-    labels_forget(db);
+    labels_discard(db);
     if (!sqlite3_get_autocommit(db->handle))
         (void)sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
 }
