@@ -169,7 +169,8 @@ def run_c_tests(tally, name, directory, word, suites=tuple(SUITES), programs_of_
         tests = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         if not tests and "No suitable tests" not in result.stdout:
             tally.add(f"{name} {suite}", "failed", result.stdout[-4000:])
-        again = [test["name"].split(" / ")[-1] for test in tests if test["result"] in BAD] if EngineOfRun.has_hung(hangs, f"{name} {suite}") else []
+        bad = {test["name"].split(" / ")[-1]: test.get("stdout") or "" for test in tests if test["result"] in BAD}
+        again = EngineOfRun.excuse(hangs, bad)
         for test in tests:
             if word in test["name"] and test["name"].split(" / ")[-1] not in again:
                 add_tap(tally, name, test)
@@ -178,8 +179,9 @@ def run_c_tests(tally, name, directory, word, suites=tuple(SUITES), programs_of_
             run_c_tests(tally, name, directory, word, [suite], again)
 
 
-def is_bad(case):
-    return case.find("failure") is not None or case.find("error") is not None
+def failure_of(case):
+    """The element that tells why a test failed, or None."""
+    return case.find("failure") if case.find("failure") is not None else case.find("error")
 
 
 def test_of(case):
@@ -218,12 +220,13 @@ def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=Fal
         tally.add(f"{name} end to end", "failed", result.stdout[-6000:])
         return
     cases = list(ElementTree.parse(report).getroot().iter("testcase"))
-    again = [test_of(case) for case in cases if is_bad(case)] if EngineOfRun.has_hung(hangs, f"{name} end to end") else []
+    bad = {test_of(case): failure_of(case).text or "" for case in cases if failure_of(case) is not None}
+    again = EngineOfRun.excuse(hangs, bad, all_need_it=backend in ENGINE_BACKENDS)
     for case in cases:
         if test_of(case) in again:
             continue
         title = f"{name} e2e {case.get('classname', '').split('.')[-1]}: {case.get('name')}"
-        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        bad = failure_of(case)
         skip = case.find("skipped")
         if bad is not None:
             tally.add(title, "failed", (bad.text or bad.get("message", ""))[-6000:])
@@ -243,8 +246,12 @@ def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=Fal
 class EngineOfRun:
     """One Docker engine for everything that this run starts; tests say themselves why there is none.
 
-    An engine that hangs is replaced (tests/engine/shared.py), and what failed meanwhile runs once more: that is told, and never silent.
+    An engine that hangs is replaced (tests/engine/shared.py), and the tests of the engine that failed meanwhile run once more; the output says
+    which, and why they had failed.
     """
+
+    # Words in the names of tests that need it, beside those of the backends that do.
+    TESTS = ("docker", "gvisor", "daemon_container", "engine_rig", "sweep_containers")
 
     def __init__(self):
         self.held = None
@@ -254,12 +261,15 @@ class EngineOfRun:
         return shared.hangs(os.environ.get("SANDGLASS_ENGINE", ""))
 
     @classmethod
-    def has_hung(cls, before, part):
-        """Whether it did since `before`, with what it was waiting for."""
-        for stacks in cls.hangs()[len(before):]:
-            print(f"THE ENGINE HUNG during {part}: it was replaced, and what failed in this part runs once more\n"
-                  f"{pathlib.Path(stacks).read_text(errors='replace')[:20000]}", flush=True)
-        return len(cls.hangs()) > len(before)
+    def excuse(cls, before, failed, all_need_it=False):
+        """Of the tests that failed, by name with the reason, those to run once more because the engine has hung since `before`."""
+        hangs = cls.hangs()[len(before):]
+        again = [name for name in failed if hangs and (all_need_it or any(word in name for word in cls.TESTS))]
+        for stacks in hangs if again else []:
+            print(f"THE ENGINE HUNG and was replaced. It was waiting for:\n{pathlib.Path(stacks).read_text(errors='replace')[:20000]}", flush=True)
+        for name in again:
+            print(f"FAILED WHILE THE ENGINE HUNG, runs once more: {name}\n{failed[name][-2000:]}", flush=True)
+        return again
 
     def __enter__(self):
         if not engine.missing():

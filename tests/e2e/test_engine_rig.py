@@ -238,6 +238,14 @@ def test_an_engine_that_hangs_is_replaced_and_told(work):
     shared.hangs_path(one.name).unlink()
 
 
+def test_an_engine_tells_what_it_is_waiting_for(own):
+    one = own().start()
+    containerd = (one.directory / "exec/containerd/containerd.pid").read_text()
+    told = one.stacks()
+    assert "goroutine 1 [" in told and "github.com/docker/docker/cmd/dockerd" in told and "containerd/cmd/containerd" in told
+    assert not pathlib.Path(f"/tmp/containerd.{containerd}.stacks.log").exists()
+
+
 @contextlib.contextmanager
 def in_use(name, **options):
     """A shared engine with a container, its keeper and its guard."""

@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from . import image
@@ -201,14 +202,19 @@ class Engine:
         return False
 
     def stacks(self, seconds=5):
-        """What dockerd and containerd are waiting for, in their own words; less when they cannot even tell that."""
-        containerd = self.directory / "exec/containerd/containerd.pid"
-        for pid in [self.pid, *([int(containerd.read_text())] if containerd.exists() else [])]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
-        wait_until(lambda: list(self.directory.glob("exec/goroutine-stacks*")), seconds)
-        time.sleep(1)  # the files are being written
-        return "\n".join(path.read_text(errors="replace") for path in self.directory.glob("exec/goroutine-stacks*")) + self.log()[-100_000:]
+        """What dockerd is waiting for, and the end of the log, where containerd says the same; less when they cannot even do that."""
+        containerd = None
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(containerd := int((self.directory / "exec/containerd/containerd.pid").read_text()), signal.SIGUSR1)
+        self.signal(signal.SIGUSR1)
+        wait_until(lambda: self.goroutines() and "END goroutine stack dump" in self.log(), seconds)
+        pathlib.Path(tempfile.gettempdir(), f"containerd.{containerd}.stacks.log").unlink(missing_ok=True)  # its own copy
+        return self.goroutines() + self.log()[-100_000:]
+
+    def goroutines(self):
+        """Of dockerd, as it has written them; those that have been waiting for minutes come first."""
+        found = "".join(path.read_text(errors="replace") for path in self.directory.glob("exec/goroutine-stacks*"))
+        return "\n\n".join(sorted(found.split("\n\n"), key=lambda stack: " minutes" not in stack.split("\n")[0]))
 
     def end(self, by_force=False):
         """Ends it and removes everything that it has made; with force it is not asked for anything."""
